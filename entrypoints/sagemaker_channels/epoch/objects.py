@@ -100,21 +100,32 @@ class StreamSource(Source):
     """The stream of a Pipe's epoch. `readers` of this host keep their samples of it."""
 
     readers = 1
+    stream: Any  # of its only reader in this process
     kind = StreamReader
 
     def samples(self, index: int, turns: tuple[int, int]) -> Generator[Sample, None, None]:
         """Yield all samples to one of the readers; those whose turn it is not may be without content."""
         # After damage, the readers must agree on the number of samples. So if it is skipped, each of them checks all.
         cursor = Cursor(0, self.damage.skip, (0, 1)) if self.damage.most else Cursor(0, None, turns)
-        stream = tee.open_stream(
+        self.stream = stream = tee.open_stream(
             self.channel, self.epoch, self.readers, reader=index, may_grow=lambda: self.damage.has_skipped
         )
         assert stream is not None
         with closing(stream):
-            if self.channel.record_wrapper == "RecordIO":  # Each record is one whole object, in the channel's format.
-                yield from recordio.unwrapped(stream, self.form.split, cursor)
-            else:
-                yield from self.form.split(stream, None, cursor)
+            try:
+                # Each record of a wrapped stream is one whole object, in the channel's format.
+                if self.channel.record_wrapper == "RecordIO":
+                    yield from recordio.unwrapped(stream, self.form.split, cursor)
+                else:
+                    yield from self.form.split(stream, None, cursor)
+            except CorruptError:
+                self.check()
+                raise
+
+    def check(self) -> None:
+        """Raise ChannelError if what was read last may have been overwritten while it was copied."""
+        if self.stream.left[0]:
+            self.stream.check_not_left()
 
 
 class ObjectSource(Source):

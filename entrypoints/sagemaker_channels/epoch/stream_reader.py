@@ -70,8 +70,11 @@ class StreamReader(Positioned):
                 yield sample
             return
         # A round is read before its sample is yielded: a rank that waits for this one may need the rest of it from the tee.
-        while len(one := list(islice(samples, self.count))) > self.index:
-            sample = one[self.index]
+        index, count, source = self.index, self.count, self.source
+        while len(one := list(islice(samples, count))) > index:
+            if source.stream.left[0]:  # as in `check`, whose call for each sample would be noticeable
+                source.check()
+            sample = one[index]
             one.clear()
             self._taken += 1
             yield sample
@@ -87,5 +90,6 @@ class StreamReader(Positioned):
             if len(one) < self.count:
                 break
             rounds, sizes = rounds + 1, [size + weight(sample) for size, sample in zip(sizes, one, strict=True)]
+        self.source.check()
         self._taken += len(own)
         return own

@@ -86,9 +86,11 @@ class _Begun:
         head = b""
         while len(head) < least and (piece := stream.read(_PIECE)):
             head += piece
-        self._head = BytesIO(head)
+        self._head = rest = BytesIO(head)
         self.head = head[: signatures.SIZE]
         self.is_gzip = head.startswith(MAGIC)
+        if hasattr(stream, "lend"):
+            self.lend = lambda size: memoryview(rest.read(size)) or stream.lend(size)
 
     def read(self, size: int = -1, /) -> bytes:
         if size < 0:
@@ -97,13 +99,6 @@ class _Begun:
 
     def readinto(self, buffer: memoryview, /) -> int:
         return self._head.readinto(buffer) or self._stream.readinto(buffer)
-
-    def skip(self, size: int) -> int:
-        """Skip up to so many bytes, and return how many; 0 only at the end."""
-        if count := len(self._head.read(size)):
-            return count
-        skip = getattr(self._stream, "skip", None)
-        return int(skip(size)) if skip else len(self._stream.read(min(size, CHUNK)))
 
     def close(self) -> None:
         self._stream.close()

@@ -43,14 +43,13 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     go_to(stream, cursor.start, key)
     first, others = cursor.turns[0], cursor.turns[1] - 1
     window = Window(stream, cursor.start)
-    view = window.view
     last = -1  # the length before
     left = first  # records that are not needed, before the next one that is
     while True:
         # Whole records in the window: nearly all of them, so without a call for each. They begin at multiples of four bytes
         # from the first, and reading words of memory is faster than struct. (On a big-endian machine no word is the magic
         # word, and the code below reads all records.)
-        start, offset = window.position, window.offset
+        view, start, offset = window.view, window.position, window.offset
         words = view[start : start + (window.end - start & ~3)].cast("I")
         place, count = 0, len(words)
         while place + 2 <= count and words[place] == MAGIC:

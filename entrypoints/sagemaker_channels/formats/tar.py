@@ -72,11 +72,11 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
     # equal to one before, but webdataset's have a few sizes, since the fractions of its times have as many digits as they need.
     checked: dict[bytes, tuple[int, bytes]] = {}
     kind, is_first = b"", key is not None and not window.offset  # whether an object's beginning is read
-    view, take, most = window.view, window.take, max_sample_bytes()
+    take, most = window.take, max_sample_bytes()
     while True:
         # Plain files that are whole in the window, and described by nothing but their time: nearly all, so without a call for each
         # block.
-        place, end = window.position, window.end
+        view, place, end = window.view, window.position, window.end
         while begin < 0 and not (own or is_lone):
             header = place
             block = view[header : header + BLOCK].tobytes()

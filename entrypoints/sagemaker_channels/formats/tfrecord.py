@@ -36,12 +36,11 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     go_to(stream, cursor.start, key)
     left, others = cursor.turns[0], cursor.turns[1] - 1  # `left` records are not needed, before the next one that is
     window = Window(stream, cursor.start)
-    view = window.view
     unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
     known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths repeat
     while True:
         # Whole records in the window: nearly all of them, so without a call for each.
-        place, end = window.position, window.end
+        view, place, end = window.view, window.position, window.end
         while place + 12 <= end:
             header = unpack(view, place)
             if header not in known:

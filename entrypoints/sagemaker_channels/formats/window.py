@@ -3,6 +3,7 @@
 Formats need headers and payloads of known length. Reading them one by one costs a system call each; reading chunks into
 new bytes objects costs a page fault for every 4 KiB, which is slower than copying. So the stream is read
 into one buffer, which is reused, and pieces are copied out of it; what is missing of a large piece is read into its own memory.
+A stream whose bytes are in memory lends them instead (`lend`): they are in the view until the window reads more.
 Formats with many small records read `view` between `position` and `end` directly, which saves a call per record.
 """
 
@@ -26,8 +27,8 @@ class Window:
     """The rest of a stream. `view[position:end]` has been read but not taken yet."""
 
     def __init__(self, stream: ByteStream, before: int = 0) -> None:
-        self.view = memoryview(bytearray(CHUNK))
-        self._skip = getattr(stream, "skip", None)
+        self.view = self._own = memoryview(bytearray(CHUNK))
+        self._lend = getattr(stream, "lend", None)
         self.position = 0
         self.end = 0
         self.before = before  # bytes of the stream before the view's
@@ -42,13 +43,18 @@ class Window:
         """Read the next chunk over this one, which must be used up; return False at the stream's end."""
         self.before += self.end
         self.position = 0
-        self.end = self._stream.readinto(self.view)
+        if self._lend is None:
+            self.end = self._stream.readinto(self.view)
+        else:
+            self.view = self._lend(CHUNK)
+            self.end = len(self.view)
         return self.end > 0
 
     def extend(self) -> None:
         """Move the rest to the front and read more after it, so that a record that spans two chunks is in one piece."""
         rest = self.end - self.position
-        self.view[:rest] = self.view[self.position : self.end]
+        self._own[:rest] = self.view[self.position : self.end]
+        self.view = self._own
         self.before += self.position
         self.position = 0
         self.end = rest + self._stream.readinto(self.view[rest:])
@@ -82,9 +88,6 @@ class Window:
             step = min(missing, self.end - self.position)
             self.position += step
             missing -= step
-            while missing and self._skip is not None and (step := self._skip(missing)):
-                self.before += step
-                missing -= step
             if missing == 0 or not self.refill():
                 return size - missing
 

@@ -129,6 +129,8 @@ class PendingFifo:
 class FifoStream:
     """The bytes of one epoch for a host's only reader; reading raises ChannelError if the feeder is silent for too long."""
 
+    left = (0,)  # as of a RingStream; it lends no bytes
+
     def __init__(self, descriptor: int, silence: Silence) -> None:
         self._file, self._silence, self._busy = FileIO(descriptor), silence, threading.Lock()
         self._why_ended = ""

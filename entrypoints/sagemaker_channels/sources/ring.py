@@ -17,7 +17,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sagemaker_channels.errors import ChannelError
@@ -42,8 +42,8 @@ _WRITTEN = 0  # the end of the bytes in the ring
 _IS_READ = 1  # whether a reader is just reading the FIFO
 _ENDED = 2  # 1 after the last byte, plus the size of the error's text
 _BEGINS = 3  # where each ring begins; 0 for those that are not used yet
-_READERS = _BEGINS + MOST_RINGS  # for each reader: how far it is, and whether it has opened the ring and left
-_OPENED, _LEFT = 1, 2
+_READERS = _BEGINS + MOST_RINGS  # for each reader:
+_OPENED, _LEFT, _EACH = 1, 2, 3  # how far it is, whether it has opened the ring, whether it has left
 
 
 def memory() -> int:
@@ -54,7 +54,7 @@ def memory() -> int:
 
 
 class RingStream:
-    """A reader's bytes of one epoch.
+    """A reader's bytes of one epoch. Once `left[0]` is not 0, other bytes may have been written over those that it has.
 
     Args:
         channel: The channel.
@@ -73,40 +73,42 @@ class RingStream:
         self._text, self._numbers = shared[:_TEXT_BYTES], shared[_TEXT_BYTES:_HEAD_BYTES].cast("q")
         self._rings = [shared[_HEAD_BYTES + _place(number) :][: RING_BYTES << number] for number in range(MOST_RINGS)]
         self._read = self._number = 0  # of the ring
-        self._slots = range(_READERS, _READERS + 2 * len(self._readers), 2)
+        self._slots = range(_READERS, _READERS + _EACH * len(self._readers), _EACH)
         self._slot = next(s for s, (name, *_) in zip(self._slots, self._readers, strict=True) if name == own.name)
-        self._numbers[self._slot + 1] |= _OPENED
+        self.left: Sequence[int] = self._numbers[self._slot + _LEFT :]
+        self._numbers[self._slot + _OPENED] = 1
 
     def wait_for_others(self) -> None:
         """Wait until the others have opened the ring: they need this process for that."""
         pause = 0.001
-        while not all(self._numbers[slot + 1] for slot in self._slots):
+        while not all(self._numbers[slot + _OPENED] for slot in self._slots):
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS)
             self._drop_those_gone()
 
     def readinto(self, buffer: memoryview, /) -> int:
-        with self._busy:
-            piece = self._next(len(buffer))
-            buffer[: len(piece)] = piece
-            return self._took(len(piece))
+        piece = self.lend(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
     def read(self, size: int = -1, /) -> bytes:
         if size < 0:
             return b"".join(iter(lambda: self.read(fifo.PIPE_BYTES), b""))
-        with self._busy:
-            data = self._next(size).tobytes()
-            self._took(len(data))
-            return data
+        return self.lend(size).tobytes()
 
-    def skip(self, size: int) -> int:
-        """Skip up to so many bytes without copying them, and return how many; 0 only at the end."""
+    def lend(self, size: int, /) -> memoryview:
+        """Return up to so many of the next bytes in place, none only at the end. Until the next call they stay, if `left` does."""
         with self._busy:
-            return self._took(len(self._next(size)))
+            piece = self._next(size)
+            self.check_not_left()
+            self._read += len(piece)
+            received(len(piece))
+            return piece
 
     def close(self) -> None:
         if self.is_open:
             self._leave()
+            self.left = (0,)  # No more samples are made.
             self.drop()
             pipe_record.leave(self._channel, self._own, lost=True)
 
@@ -126,17 +128,19 @@ class RingStream:
             os.close(self._memory)
 
     def _leave(self) -> None:
-        self._numbers[self._slot + 1] |= _LEFT
+        self._numbers[self._slot + _LEFT] = 1
 
     _why_left = "the stream is closed"
 
-    def _check_not_left(self) -> None:
-        if self._numbers[self._slot + 1] & _LEFT:
+    def check_not_left(self) -> None:
+        """Raise ChannelError if this reader gets no more."""
+        if self._numbers[self._slot + _LEFT]:
             raise ChannelError(f"channel {self._channel.name!r}, epoch {self._own.epoch}: {self._why_left}")
 
     def _next(self, size: int) -> memoryview:
         """Wait for bytes and return the next ones, up to a size; none only at the end."""
         numbers, number = self._numbers, self._number
+        numbers[self._slot] = self._read  # not earlier: until now its last bytes may have been in use
         if self._read == numbers[_WRITTEN]:
             begin = time.perf_counter()
             self._wait()
@@ -148,14 +152,14 @@ class RingStream:
                 break
             self._number = number = number + 1
         start = (self._read - numbers[_BEGINS + number]) % (RING_BYTES << number)
-        return self._rings[number][start : start + min(size, end - self._read)]
+        return self._rings[number][start : start + min(size, fifo.PIPE_BYTES, end - self._read)]
 
     def _wait(self) -> None:
         """Return when there are bytes, or at the end. Raises ChannelError."""
         numbers, silence = self._numbers, Silence(self._who, wait_seconds())
         silence.bytes = self._read
         while self._read == numbers[_WRITTEN]:
-            self._check_not_left()
+            self.check_not_left()
             if ended := numbers[_ENDED]:
                 if ended > 1:
                     raise ChannelError(bytes(self._text[: ended - 1]).decode(errors="replace"))
@@ -169,13 +173,6 @@ class RingStream:
                 fcntl.flock(self._memory, fcntl.LOCK_UN)
             if room is not None and not room:
                 self._give_way()
-
-    def _took(self, count: int) -> int:
-        self._check_not_left()  # The bytes may have been overwritten.
-        self._read += count
-        self._numbers[self._slot] = self._read
-        received(count)
-        return count
 
     def _fill(self, room: memoryview, silence: Silence) -> None:
         """Read bytes of the FIFO into the ring, if there are any within a moment."""
@@ -218,7 +215,7 @@ class RingStream:
         Each position is read once: that of another reader, read later, could be beyond the slowest one's.
         """
         numbers = self._numbers
-        found = ((numbers[slot], slot) for slot in self._slots if not numbers[slot + 1] & _LEFT)
+        found = ((numbers[slot], slot) for slot in self._slots if not numbers[slot + _LEFT])
         return min(found, default=(self._read, self._slot))
 
     def _room(self) -> memoryview:
@@ -242,7 +239,7 @@ class RingStream:
             seconds = time.monotonic() - begin
             if seconds > check_at:
                 check_at += _CHECK_SECONDS
-                self._check_not_left()
+                self.check_not_left()
                 self._drop_those_gone()
             if seconds > GROW_SECONDS and self._may_grow():
                 self._grow(slowest[1])
@@ -271,7 +268,7 @@ class RingStream:
         )
 
     def _name(self, slot: int) -> str:
-        name, rank, _ = self._readers[(slot - _READERS) // 2]
+        name, rank, _ = self._readers[(slot - _READERS) // _EACH]
         return f"reader {name} of {rank}"
 
     def _drop_those_gone(self) -> None:
@@ -280,7 +277,7 @@ class RingStream:
         for slot, (name, _, process) in zip(self._slots, self._readers, strict=True):
             now = table.get(name)
             if now is None or now.epoch != self._own.epoch or not is_running(*process):
-                self._numbers[slot + 1] |= _LEFT
+                self._numbers[slot + _LEFT] = 1
 
 
 def _place(number: int) -> int:

@@ -114,7 +114,7 @@ class ReadStream:
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
             return self.readall()
-        return self._take(size).tobytes()
+        return self.lend(size).tobytes()
 
     def readall(self) -> bytes:
         """Return all remaining bytes: one piece without a copy, more joined one by one, to hold none of them twice."""
@@ -136,7 +136,7 @@ class ReadStream:
 
     def readinto(self, buffer: Any, /) -> int:
         view = memoryview(buffer).cast("B")
-        piece = self._take(len(view))
+        piece = self.lend(len(view))
         view[: len(piece)] = piece
         return len(piece)
 
@@ -152,7 +152,7 @@ class ReadStream:
             self._rest = self._rest[ahead:]
             return offset
         if 0 < ahead <= _NEAR_BYTES and self._begun:
-            while self.tell() < offset and self._take(offset - self.tell()):
+            while self.tell() < offset and self.lend(offset - self.tell()):
                 pass
         if self.tell() != offset:
             self._rest = memoryview(b"")
@@ -170,7 +170,7 @@ class ReadStream:
         self._begun = True
         return b"" if self.closed else self._pipeline.next_piece(self)
 
-    def _take(self, size: int) -> memoryview:
+    def lend(self, size: int, /) -> memoryview:
         """Return at most `size` bytes, of one piece; none at the end."""
         if not self._rest:
             self._rest = memoryview(self._next_piece())

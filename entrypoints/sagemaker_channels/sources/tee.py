@@ -2,7 +2,7 @@
 
 A FIFO can be read once, and a host has many readers: torchrun's ranks, and DataLoader workers. An only reader reads the FIFO
 itself (fifo.py). Several share a ring of memory (ring.py): a reader that has used up its bytes reads more of the FIFO into it, for
-all, and each copies the bytes from there. No process serves the readers, so none has to be started, found, watched or ended.
+all, and each copies its samples from there. No process serves the readers, so none has to be started, found, watched or ended.
 
     feeder -> FIFO -> whichever reader is first -> ring -> rank 0, which keeps its samples of the stream
                                                         -> rank 1, which keeps its own

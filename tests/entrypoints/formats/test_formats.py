@@ -79,6 +79,24 @@ class Unseekable:
         self.stream.close()
 
 
+class Lending(Unseekable):
+    """A stream that lends its bytes, as a ring does, and writes others over them in the next call."""
+
+    lent = memoryview(bytearray())
+
+    def lend(self, size: int) -> memoryview:
+        self.lent = memoryview(bytearray(self.read(size)))
+        return self.lent
+
+    def read(self, size: int = -1, /) -> bytes:
+        self.lent[:] = b"?" * len(self.lent)
+        return super().read(size)
+
+    def readinto(self, buffer: memoryview) -> int:
+        self.lent[:] = b"?" * len(self.lent)
+        return super().readinto(buffer)
+
+
 class Seekable(io.BytesIO):
     """A stream that counts what is read of it, and lets one seek only before that."""
 
@@ -166,10 +184,11 @@ PAYLOADS = [b"a", b"", b"bcd" * 1000, b"e" * 35_615, b"f" * 100_000, b"", b"g" *
 def with_positions(form: Format, stream: Any, start: int = 0) -> list[tuple[list[bytes], int]]:
     """The payloads of each sample and the position after it."""
     cursor = Cursor(start)
-    return [(values([sample]), cursor.position) for sample in form.split(stream, "key", cursor)]
+    samples = [(sample, cursor.position) for sample in form.split(stream, "key", cursor)]
+    return [(values([sample]), position) for sample, position in samples]
 
 
-@pytest.mark.parametrize("kind", [Seekable, Unseekable])
+@pytest.mark.parametrize("kind", [Seekable, Unseekable, Lending])
 @every_format
 def test_resuming_from_any_position_yields_the_rest(form: Format, kind: Callable[[bytes], Any]) -> None:
     data = written(form, PAYLOADS)

@@ -17,11 +17,12 @@ from pipe_feeder import LINES, Feed, lines_of, loaded, numbers, side_by_side
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.formats import SHORT_NAMES, image_recordio, recordio, tar
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import KEY
+from tee_readers import in_threads
 from torch_ranks import torch_ranks
 
 REPOSITORY = Path(__file__).parents[3]
@@ -88,6 +89,36 @@ def test_loop_that_is_left_with_its_workers_alive_does_not_hold_the_fifo(
     dataset.set_epoch(1)
     assert len(numbers((sample for batch in loader for sample in batch), 1)) == 20 * len(LINES)
     del left
+
+
+@pytest.mark.parametrize(("stride", "how"), [(1 << 17, {}), (1 << 17, {"seed": 1, "block": 2}), (100_000, {})])
+def test_iterator_left_open_yields_no_sample_of_overwritten_bytes(
+    environment: Environment, feed: Feed, stride: int, how: dict[str, Any]
+) -> None:
+    """If the ring has room for a whole number of records, wrong samples begin where right ones did."""
+    records = BytesIO()
+    recordio.write(records, [(b"%d " % number).ljust(stride - 8) for number in range(200)])
+    feed("images", lambda epoch: records.getvalue())
+
+    def samples(rank: int, epoch: int) -> Any:
+        shard = Shard(rank, 2, readers=2)
+        return open_channel("images", epoch, environment=environment, format="recordio", shard=shard, **how)
+
+    def read(rank: int) -> int:
+        old = samples(rank, 0)
+        assert next(old)
+        if rank:
+            assert sum(1 for _ in old) == 99
+            overwritten.set()
+        count = sum(1 for _ in samples(rank, 1))  # The other one reads the first epoch to its end meanwhile.
+        assert overwritten.wait(PATIENCE)
+        if not rank:
+            with pytest.raises(ChannelError, match="epoch 0: this reader asked for epoch 1, and gets no more of it"):
+                assert all(int(sample["data"].split()[0]) < 4 for sample in old)  # which were read before
+        return count
+
+    overwritten = threading.Event()
+    assert in_threads(read, 2) == [100, 100]
 
 
 def test_shards_of_every_format_equal_a_single_readers_samples(environment: Environment, feed: Feed) -> None:

@@ -205,24 +205,16 @@ def test_reader_that_takes_the_place_of_a_killed_one_is_waited_for(
     assert bytes_of(channel, 1, 2, 0) == second.result() == content(1)
 
 
-def test_skipped_bytes_are_not_in_what_follows(channel: Channel, feeder: Feeder) -> None:
-    streams = opened(channel, 0, 2)
-
-    def read(number: int) -> bytes:
-        parts = []
-        while data := streams[number].read(1000):
-            parts.append(data)
-            skipped, missing = 0, 300_000 * number
-            while missing and (skipped := streams[number].skip(missing)):
-                missing -= skipped
-            parts.append(bytes(300_000 * number - missing))
-        streams[number].close()
-        return b"".join(parts)
-
-    every, some = in_threads(read, 2)
-    assert every == content(0)
-    assert len(some) == len(every)
-    assert all(one == other or not other for one, other in zip(every[::997], some[::997], strict=True))
+def test_lent_bytes_stay_until_the_next_call(channel: Channel, feeder: Feeder) -> None:
+    lender, other = opened(channel, 0, 2)
+    with closing(lender), closing(other):
+        lent, read = lender.lend(1 << 20), b""
+        while missing := ring.RING_BYTES - len(read):
+            read += other.read(missing)
+        rest = ThreadPoolExecutor(1).submit(other.read)
+        assert not wait([rest], 0.2).done  # It would write over the lent bytes.
+        pieces = [bytes(lent), *(bytes(piece) for piece in iter(lambda: lender.lend(77_777), b""))]
+        assert b"".join(pieces) == read + rest.result(PATIENCE) == content(0)
 
 
 @pytest.mark.parametrize("may_grow", [True, False])
