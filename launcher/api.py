@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from launcher.code.archive import CodeArchive, read_code
 from launcher.code.file_rules import CodeError
 from launcher.code.git import git_tags
+from launcher.code.script import script_of
 from launcher.console import Console
 from launcher.errors import RefusedError, SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
@@ -77,7 +78,7 @@ def plan(
             beside = Path(spec.folder_of(("code", "dependencies")))
             dependencies = [beside / each for each in spec.code.dependencies or ()]
             include, exclude = spec.code.include or (), spec.code.exclude or ()
-            code = read_code(directory, include, exclude, dependencies, entry_point=spec.code.entry_point)
+            code = read_code(directory, include, exclude, dependencies, entry_point=script_of(spec.code))
             if directory is not None and spec.code.git:
                 code = replace(code, tags=git_tags(directory))
         except CodeError as error:

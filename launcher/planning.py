@@ -16,6 +16,7 @@ from typing import Any
 
 from launcher.code.archive import CodeArchive
 from launcher.code.file_rules import CodeError
+from launcher.code.script import script_problems
 from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
 from launcher.request.build import build_request
 from launcher.request.masked_members import MaskedMembers, masked_members, with_members
@@ -167,6 +168,8 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
             )
             message = f"{word!r} is not in {code.directory or 'the code'}{near or _PUT}"
             yield Problem(("code", "command"), message, "code-command-file")
+    if archive.script is not None:
+        yield from script_problems(code, *archive.script, request)
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
         yield Problem(

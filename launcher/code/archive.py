@@ -50,6 +50,8 @@ class CodeArchive:
     skipped: tuple[str, ...] = ()
     """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
+    script: tuple[str, str] | None = field(default=None, compare=False, repr=False)
+    """The name and the source of the Python script that is run, if it is in the archive."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of a job that runs this code: the commit of the folder."""
 
@@ -144,7 +146,15 @@ def read_code(
     left_out = sorted(name for root in roots for name in root.rules.left_out)
     skipped = sorted(name for root in roots for name in root.rules.skipped)
     own = None if directory is None else roots[0].rules
-    return CodeArchive(tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own)
+    return CodeArchive(
+        tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own, _script(files, entry_point)
+    )
+
+
+def _script(files: Sequence[CodeFile], name: str | None) -> tuple[str, str] | None:
+    """Return the name and source of a Python script among the files; None if it is none, or not there."""
+    found = [file for file in files if name and file.name in (name, _BUNDLE + name) and name.endswith(".py")]
+    return (str(name), _content(found[0])[:_SEARCHED].decode("utf-8-sig", "replace")) if found else None
 
 
 @contextmanager
