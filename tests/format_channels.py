@@ -1,4 +1,4 @@
-"""A job with one channel of a content type, reading it from a FIFO, and objects in a format."""
+"""Jobs with channels, reading one from a FIFO, and objects in a format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sagemaker_channels import contract
@@ -24,25 +24,34 @@ def file_of(form: Format, samples: Iterable[Sample]) -> bytes:
     return stream.getvalue()
 
 
-def job(root: Path, content_type: str, mode: str, wrapper: str = "None") -> Environment:
-    directory = root / contract.CONFIG_DIR
-    directory.mkdir(parents=True)
+LINES = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+
+
+def configured(root: Path, **channels: Mapping[str, str]) -> Environment:
+    """A job of channels with these entries, and a folder for each that is mounted."""
+    (root / contract.CONFIG_DIR).mkdir(parents=True, exist_ok=True)
+    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(channels))
     (root / contract.DATA_DIR).mkdir(parents=True, exist_ok=True)
-    entry = {"TrainingInputMode": mode, "RecordWrapperType": wrapper, "ContentType": content_type}
-    (directory / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
-    return load_environment(root, {})
+    for name, entry in channels.items():
+        if entry["TrainingInputMode"] != "Pipe":
+            (root / contract.DATA_DIR / name).mkdir(exist_ok=True)
+    return load_environment(str(root), {})  # a text is a path, too
+
+
+def job(root: Path, content_type: str, mode: str, wrapper: str = "None") -> Environment:
+    """A job with the channel `train`."""
+    return configured(
+        root, train={"TrainingInputMode": mode, "RecordWrapperType": wrapper, "ContentType": content_type}
+    )
 
 
 def lines_channel(root: Path, name: str, objects: int, lines: int) -> Environment:
     """A job whose channel reads this number of objects by File, each of lines `<object>-<number>`."""
-    folder = root / contract.DATA_DIR / name
-    folder.mkdir(parents=True)
+    environment = configured(root, **{name: LINES})
     for shard in range(objects):
-        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(lines)))
-    (root / contract.CONFIG_DIR).mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps({name: entry}))
-    return load_environment(str(root), {})  # a text is a path, too
+        text = "".join(f"{shard}-{number}\n" for number in range(lines))
+        (environment.data_dir / name / f"{shard}.txt").write_text(text)
+    return environment
 
 
 def piped(environment: Environment, form: str | None, data: bytes) -> list[Sample]:

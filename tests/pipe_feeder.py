@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from format_channels import configured
 from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
@@ -36,12 +36,10 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 def make_root(root: Path) -> None:
     """An /opt/ml with Pipes `lines`, `tar`, `images` (image RecordIO) and `wrapped`."""
-    (root / contract.CONFIG_DIR).mkdir(parents=True)
-    (root / contract.DATA_DIR).mkdir()
     types = {"lines": "text/plain", "tar": "application/x-tar", "images": "application/x-recordio", "wrapped": "x/y"}
     config = {name: {"TrainingInputMode": "Pipe", "ContentType": kind} for name, kind in types.items()}
     config["wrapped"]["RecordWrapperType"] = "RecordIO"
-    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(config))
+    configured(root, **config)
 
 
 class Feeder:

@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from format_channels import configured
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.formats import recordio, tar
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 
 SHUFFLED: dict[str, Any] = {"seed": 7, "block": 10}
@@ -26,14 +27,13 @@ def make_environment(root: Path) -> Environment:
     """Make four channels of 7 objects (70 in the last) with 10 samples each; each sample has its own text."""
     config = {}
     for name, (content_type, mode) in CHANNELS.items():
-        folder = root / "input/data" / name
-        folder.mkdir(parents=True)
         config[name] = {"TrainingInputMode": mode, "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
         if content_type:
             config[name]["ContentType"] = content_type
+    environment = configured(root, **config)
+    data = environment.data_dir
     for shard in range(7):
         texts = [f"{shard}-{number}".encode() for number in range(10)]
-        data = root / "input/data"
         with (data / f"tar/{shard}.tar").open("wb") as file:
             tar.write(file, [{"__key__": text.decode(), "txt": text} for text in texts])
         (data / f"lines/{shard}.txt").write_bytes(b"".join(text + b"\n" for text in texts))
@@ -41,9 +41,7 @@ def make_environment(root: Path) -> Environment:
             recordio.write(file, texts)
         for text in texts:
             (data / "objects" / text.decode()).write_bytes(text)
-    (root / "input/config").mkdir(parents=True)
-    (root / "input/config/inputdataconfig.json").write_text(json.dumps(config))
-    return load_environment(root, {})
+    return environment
 
 
 def text_of(sample: dict[str, Any]) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from format_channels import file_of
+from format_channels import LINES as TEXT
+from format_channels import configured, file_of
 from launcher.bundled import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import contract
@@ -30,18 +31,14 @@ for line in LINES:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A host with one channel by File and one by Pipe."""
-    config = tmp_path / contract.CONFIG_DIR
-    config.mkdir(parents=True)
-    channels = {
-        "file": {"TrainingInputMode": "File", "ContentType": "text/plain"},
-        "pipe": {"TrainingInputMode": "Pipe", "ContentType": "text/plain"},
-    }
-    (config / "inputdataconfig.json").write_text(json.dumps(channels))
-    (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
-    folder = tmp_path / contract.DATA_DIR / "file"
-    folder.mkdir(parents=True)
+    configured(tmp_path, file=TEXT, pipe={**TEXT, "TrainingInputMode": "Pipe"})
+    (tmp_path / contract.CONFIG_DIR / "resourceconfig.json").write_text(
+        json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]})
+    )
     for number in range(10):
-        (folder / f"{number}.txt").write_bytes(b"".join(line + b"\n" for line in LINES[number::10]))
+        (tmp_path / contract.DATA_DIR / f"file/{number}.txt").write_bytes(
+            b"".join(line + b"\n" for line in LINES[number::10])
+        )
     return tmp_path
 
 
@@ -132,11 +129,9 @@ def test_failures_are_one_line(root: Path) -> None:
 @pytest.mark.parametrize("name", ["csv", "parquet", "recordio-protobuf", "tfrecord-example"])
 def test_formats_with_parsed_values_are_read(root: Path, name: str) -> None:
     form = format_of(name)
-    (root / contract.DATA_DIR / "rows").mkdir()
+    configured(root, rows={"TrainingInputMode": "File", "ContentType": name})
     samples = [form.example(number, b"%d" % number) for number in range(3)]
     (root / contract.DATA_DIR / "rows/a").write_bytes(file_of(form, samples))
-    channels = {"rows": {"TrainingInputMode": "File", "ContentType": name}}
-    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps(channels))
     (first, second) = results(run(root, "--epochs", "2"))
     assert (first["count"], first["digest"]) == (3, second["digest"])
     assert first["bytes"] > 0

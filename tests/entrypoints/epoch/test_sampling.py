@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from format_channels import LINES, configured
 from patience import wait_for
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, mixture, text_of, texts
@@ -207,11 +208,8 @@ def test_state_before_an_epoch_is_its_beginning(environment: Environment, make: 
 
 
 def test_pipe_in_a_mixture_with_several_readers_is_refused(tmp_path: Path) -> None:
-    config = tmp_path / "input/config"
-    config.mkdir(parents=True)
-    entry = {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "ContentType": "text/plain"}
-    (config / "inputdataconfig.json").write_text(json.dumps({"p": entry, "q": entry}))
-    environment = load_environment(tmp_path, {})
+    entry = {**LINES, "TrainingInputMode": "Pipe"}
+    environment = configured(tmp_path, p=entry, q=entry)
     parts = [ChannelDataset(name, environment=environment) for name in ("p", "q")]
     with pytest.raises(ChannelError, match="a Pipe in a mixture must have one reader per host"):
         MixedDataset(parts).samples(0, 2)

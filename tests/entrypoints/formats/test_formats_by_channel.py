@@ -113,10 +113,8 @@ def without_key(samples: Any) -> list[Sample]:
 def test_gzipped_files_are_read_and_resumed(form: str, tmp_path: Path) -> None:
     samples, objects = gzipped(form, tmp_path)
     environment = job(tmp_path, form, "File")
-    folder = tmp_path / contract.DATA_DIR / "train"
-    folder.mkdir()
     for number, data in enumerate(objects):
-        (folder / f"{number}.gz").write_bytes(data)
+        (environment.data_dir / f"train/{number}.gz").write_bytes(data)
     assert without_key(open_channel("train", format=GZIPPED[form], environment=environment)) == samples
     for seed in (None, 3):
         opened = open_channel("train", format=GZIPPED[form], environment=environment, seed=seed, block=4)
@@ -126,7 +124,7 @@ def test_gzipped_files_are_read_and_resumed(form: str, tmp_path: Path) -> None:
         rest = list(opened)
         assert list(again) == rest
         assert len(before) + len(rest) == len(samples)
-    (folder / "2.gz").write_bytes(objects[2][:-1])
+    (environment.data_dir / "train/2.gz").write_bytes(objects[2][:-1])
     with pytest.raises(
         CorruptError, match=r"channel 'train': object '2\.gz', byte \d+: the gzip stream is damaged or cut"
     ):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -18,13 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from format_channels import configured
 from peer_files import MAKERS, Made, gnu_tar
-from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sample import Sample
 
 every_file = pytest.mark.parametrize("name", MAKERS)
@@ -54,18 +52,14 @@ def alike(found: Iterable[Sample], wanted: Iterable[Sample]) -> bool:
 
 
 def opened(root: Path, form: str, mode: str, data: bytes) -> Iterator[Sample]:
-    (root / contract.CONFIG_DIR).mkdir(parents=True)
-    folder = root / contract.DATA_DIR
-    entry = {"train": {"TrainingInputMode": mode, "RecordWrapperType": "None"}}
-    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps(entry))
+    environment = configured(root, train={"TrainingInputMode": mode})
     if mode == "File":
-        (folder / "train").mkdir(parents=True)
-        (folder / "train/x").write_bytes(data)
+        (environment.data_dir / "train/x").write_bytes(data)
     else:
-        folder.mkdir(parents=True)
-        os.mkfifo(folder / "train_0")
-        threading.Thread(target=(folder / "train_0").write_bytes, args=[data], daemon=True).start()
-    return iter(open_channel("train", format=form, environment=load_environment(root, {})))
+        fifo = environment.data_dir / "train_0"
+        os.mkfifo(fifo)
+        threading.Thread(target=fifo.write_bytes, args=[data], daemon=True).start()
+    return iter(open_channel("train", format=form, environment=environment))
 
 
 @every_file

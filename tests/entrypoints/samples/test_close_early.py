@@ -5,7 +5,6 @@ Python finalizes a generator that no variable refers to any more, and drops exce
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from format_channels import lines_channel
 from patience import PATIENCE, wait_for
 from pipe_feeder import make_root
 from sagemaker_channels import contract
@@ -35,13 +35,7 @@ from sagemaker_channels.torch_data.loader import ThreadLoader
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """A channel of one file of 100 lines."""
-    folder = tmp_path / "input/data/lines"
-    folder.mkdir(parents=True)
-    (folder / "0.txt").write_text("".join(f"{number}\n" for number in range(100)))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"lines": entry}))
-    return load_environment(tmp_path, {})
+    return lines_channel(tmp_path, "lines", 1, 100)
 
 
 def is_open(environment: Environment) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from format_channels import LINES, configured
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
@@ -23,14 +24,11 @@ SIZES = {"a": 30, "b": 8, "c": 15}
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """Three channels of some lines."""
+    environment = configured(tmp_path, **dict.fromkeys(SIZES, LINES))
     for name, size in SIZES.items():
-        folder = tmp_path / "input/data" / name
-        folder.mkdir(parents=True)
-        (folder / "0.txt").write_text("".join(f"{name}{number}\n" for number in range(size)))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps(dict.fromkeys(SIZES, entry)))
-    return load_environment(tmp_path, {})
+        text = "".join(f"{name}{number}\n" for number in range(size))
+        (environment.data_dir / name / "0.txt").write_text(text)
+    return environment
 
 
 def text_of(sample: dict[str, Any]) -> str:

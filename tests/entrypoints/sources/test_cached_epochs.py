@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from format_channels import job
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources import mounted
 from sagemaker_channels.sources.object_cache import ObjectCache
 from shuffled_channels import CHANNELS, EVERY, make_environment, texts
@@ -94,14 +94,6 @@ def test_full_disk_ends_caching_but_not_reading(
 
 
 def test_cache_dir_with_a_pipe_is_refused(tmp_path: Path) -> None:
-    config = tmp_path / "input/config"
-    config.mkdir(parents=True)
-    entry = {
-        "TrainingInputMode": "Pipe",
-        "S3DistributionType": "FullyReplicated",
-        "ContentType": "application/x-tar",
-    }
-    (config / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
-    environment = load_environment(tmp_path, {})
+    environment = job(tmp_path, "application/x-tar", "Pipe")
     with pytest.raises(ChannelError, match="sends each epoch as one stream"):
         open_channel("train", environment=environment, cache_dir=tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterator
 from itertools import product
@@ -14,10 +13,11 @@ import pytest
 from pyarrow import parquet
 from torch.utils.data import DataLoader
 
+from format_channels import LINES, configured
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources import mounted
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -29,17 +29,13 @@ FORMATS = {"objects": None, "zip": "application/zip", "parquet": "application/x-
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """Channels of five objects; object n of zip and Parquet has n samples, those of zip two members each."""
-    config = {
-        "pipe": {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
-    }
+    config = {"pipe": {**LINES, "TrainingInputMode": "Pipe"}}
     for name, content_type in FORMATS.items():
-        config[name] = {**config["pipe"], "TrainingInputMode": "File"}
-        if content_type:
-            config[name]["ContentType"] = content_type
-        folder = tmp_path / "input/data" / name
-        folder.mkdir(parents=True)
+        config[name] = {"TrainingInputMode": "File"} | ({"ContentType": content_type} if content_type else {})
+    environment = configured(tmp_path, **config)
+    for name in FORMATS:
         for number in range(5):
-            place = folder / str(number)
+            place = environment.data_dir / name / str(number)
             if name == "zip":
                 with zipfile.ZipFile(place, "w") as archive:
                     for member in [f"{each}.{ending}" for ending in ("txt", "cls") for each in range(number)]:
@@ -48,10 +44,7 @@ def environment(tmp_path: Path) -> Environment:
                 parquet.write_table(arrow.table({"number": arrow.array(range(number))}), place)
             else:
                 place.write_text("a\nb\n")
-    config["pipe"]["ContentType"] = "text/plain"
-    (tmp_path / "input/config").mkdir(parents=True)
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps(config))
-    return load_environment(tmp_path, {})
+    return environment
 
 
 @pytest.mark.parametrize("reading", [{}, {"seed": 3}, {"seed": 3, "shards": 4}], ids=["", "shuffled", "shards"])

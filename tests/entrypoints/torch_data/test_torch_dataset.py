@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import json
 import os
 import pickle
 import threading
@@ -19,10 +18,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from format_channels import LINES, configured
 from patience import PATIENCE
-from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ChannelMapDataset
 
@@ -37,18 +36,11 @@ def number_of(sample: dict[str, Any]) -> int:
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """One host with 30 numbers in ten files of channel `files`, and a Pipe of them."""
-    config = tmp_path / contract.CONFIG_DIR
-    config.mkdir(parents=True)
-    channels = {
-        "files": {"TrainingInputMode": "File", "ContentType": "text/plain"},
-        "pipe": {"TrainingInputMode": "Pipe", "ContentType": "text/plain"},
-    }
-    (config / "inputdataconfig.json").write_text(json.dumps(channels))
-    folder = tmp_path / contract.DATA_DIR / "files"
-    folder.mkdir(parents=True)
+    environment = configured(tmp_path, files=LINES, pipe={**LINES, "TrainingInputMode": "Pipe"})
     for file in range(10):
-        (folder / f"{file}.txt").write_text("".join(f"{file * 3 + line}\n" for line in range(3)))
-    return load_environment(tmp_path, {})
+        text = "".join(f"{file * 3 + line}\n" for line in range(3))
+        (environment.data_dir / f"files/{file}.txt").write_text(text)
+    return environment
 
 
 @pytest.mark.parametrize("workers", [0, 3, 12])

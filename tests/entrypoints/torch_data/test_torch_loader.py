@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 import torch
 
+from format_channels import LINES, configured
 from patience import wait_for
 from sagemaker_channels import ChannelError, ChannelMapDataset
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources.silence import warn_once
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -30,15 +31,12 @@ from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """Channel `files` of 60 objects of 3 lines, and `one` of a single object."""
+    environment = configured(tmp_path, files=LINES, one=LINES)
     for channel, objects in (("files", 60), ("one", 1)):
-        folder = tmp_path / "input/data" / channel
-        folder.mkdir(parents=True)
         for number in range(objects):
-            (folder / f"{number:02}.txt").write_text("".join(f"{number}-{line}\n" for line in range(3)))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"files": entry, "one": entry}))
-    return load_environment(tmp_path, {})
+            text = "".join(f"{number}-{line}\n" for line in range(3))
+            (environment.data_dir / channel / f"{number:02}.txt").write_text(text)
+    return environment
 
 
 def text_of(sample: dict[str, Any]) -> str:

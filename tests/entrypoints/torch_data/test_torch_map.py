@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from sagemaker_channels import contract
+from format_channels import LINES, configured
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.start.failure import failure_text
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ChannelMapDataset
@@ -23,14 +22,11 @@ from sagemaker_channels.torch_data.map import ChannelMapDataset
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """Ten files of three numbers in channel `files`."""
-    folder = tmp_path / contract.DATA_DIR / "files"
-    folder.mkdir(parents=True)
+    environment = configured(tmp_path, files=LINES)
     for file in range(10):
-        (folder / f"{file}.txt").write_text("".join(f"{file * 3 + line}\n" for line in range(3)))
-    (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps({"files": entry}))
-    return load_environment(tmp_path, {})
+        text = "".join(f"{file * 3 + line}\n" for line in range(3))
+        (environment.data_dir / f"files/{file}.txt").write_text(text)
+    return environment
 
 
 def fails_at_ten(sample: dict[str, Any]) -> Any:

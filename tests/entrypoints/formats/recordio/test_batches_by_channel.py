@@ -58,8 +58,7 @@ OBJECT_BY_OBJECT = spans(*[100, 100, 50] * 3)
 def files(root: Path, objects: list[bytes]) -> Environment:
     environment = job(root, BATCHES, "File")
     for number, data in enumerate(objects):
-        (root / contract.DATA_DIR / "train").mkdir(exist_ok=True)
-        (root / contract.DATA_DIR / f"train/{number}.pbr").write_bytes(data)
+        (environment.data_dir / f"train/{number}.pbr").write_bytes(data)
     return environment
 
 
