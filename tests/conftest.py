@@ -27,7 +27,7 @@ from launcher.parsing import team_files
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources import listing
-from served_bucket import serve
+from served_bucket import served_bucket
 
 # A busy machine, or one that measures coverage, makes examples slowly; that is no failure.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -226,9 +226,6 @@ def connected(environment: Environment, tmp_path: Path, monkeypatch: pytest.Monk
     """The files of a test's `environment`, channel `files`, in S3 as channel `s3`."""
     (tmp_path / "s3").mkdir()
     (tmp_path / "s3" / "bucket").symlink_to(environment.channels["files"].path)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+    with served_bucket(tmp_path, monkeypatch):
         entry = {"channel": "s3", "s3_uri": "s3://bucket/", "style": "map", "content_type": "text/plain"}
         yield load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})

@@ -27,7 +27,7 @@ def served_bucket(
 ) -> Iterator[Path]:
     """Serve s3://bucket and yield its folder; what is written appears below `overlay/bucket` in `tmp_path`."""
     folder = tmp_path / "s3" / "bucket"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with serve(tmp_path / "s3", tmp_path / "overlay", around) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("AWS_REGION", "us-east-1")

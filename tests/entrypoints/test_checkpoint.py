@@ -19,17 +19,13 @@ from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
 from sagemaker_channels.errors import ChannelError
-from served_bucket import serve
+from served_bucket import served_bucket
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty s3://bucket; what is written to it appears below the folder."""
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+    with served_bucket(tmp_path, monkeypatch):
         yield tmp_path / "overlay"
 
 

@@ -19,7 +19,7 @@ from patience import wait_for
 from s3_objects import client_of
 from sagemaker_channels import Checkpoints
 from sagemaker_channels.errors import ChannelError
-from served_bucket import serve
+from served_bucket import served_bucket
 from torch_ranks import torch_processes
 from training_parts import parts
 
@@ -89,15 +89,11 @@ class Killer:
 def test_writer_killed_at_any_request_leaves_the_last_complete_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "s3/bucket").mkdir(parents=True)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "any")
     killer = Killer()
-    with serve(tmp_path / "s3", tmp_path / "overlay", killer.around) as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with served_bucket(tmp_path, monkeypatch, killer.around):
         with Checkpoints("s3://bucket/0") as checkpoints:
             assert save(checkpoints, 1, width=BIG)
-        client, ends = client_of(endpoint), list[int | None]()
+        client, ends = client_of(os.environ["AWS_ENDPOINT_URL"]), list[int | None]()
         [stored] = [each["Key"] for each in client.list_objects_v2(Bucket="bucket", Prefix="0/")["Contents"]]
         for number in itertools.count(1):
             place = f"s3://bucket/{number}"

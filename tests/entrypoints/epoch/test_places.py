@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from sagemaker_channels import (
 from sagemaker_channels.contract import CONNECTOR_VARIABLE
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Environment, load_environment
-from served_bucket import serve
+from served_bucket import serve, served_bucket
 from shuffled_channels import EVERY, SHUFFLED, make_environment, text_of, texts
 
 Place: TypeAlias = Callable[
@@ -70,11 +71,7 @@ def test_folder_is_resumed_by_any_of_its_names(name: str, folder: Path, monkeypa
 def test_prefix_has_the_samples_of_a_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s3").mkdir()
     folder.parent.rename(tmp_path / "s3/bucket")
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "any")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with served_bucket(tmp_path, monkeypatch):
         found = [text_of(sample) for sample in open_channel("s3://bucket/objects/", **SHUFFLED)]
     assert found == [text_of(sample) for sample in open_channel(f"{tmp_path}/s3/bucket/objects", **SHUFFLED)]
 
@@ -108,11 +105,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     data = environment.channels["tar"].path.parent
     (tmp_path / "s3").mkdir()
     (tmp_path / "s3/bucket").symlink_to(data)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(variable, "any")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        store: dict[str, Any] = {"endpoint": endpoint, "region": "us-east-1"}
+    with served_bucket(tmp_path, monkeypatch):
+        store: dict[str, Any] = {"endpoint": os.environ["AWS_ENDPOINT_URL"], "region": "us-east-1"}
         yield {
             "job": lambda name: (name, {"environment": environment}),
             "connector": lambda name: (name, {"environment": connected(f"s3://bucket/{name}/")}),

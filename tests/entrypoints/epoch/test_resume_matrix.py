@@ -26,7 +26,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources import mounted
-from served_bucket import serve
+from served_bucket import served_bucket
 
 # How many cases of each the suite runs. A Pipe of several readers starts a process in each life.
 MODES = {
@@ -47,12 +47,8 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("matrix").resolve()
     for form in FORMATS:
         write_objects(root / "s3/bucket" / form.partition(";")[0], form)
-    with serve(root / "s3", root / "overlay") as endpoint, pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "any")
-        patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        patch.setenv("AWS_REGION", "us-east-1")
-        yield root / "s3/bucket"
+    with pytest.MonkeyPatch.context() as patch, served_bucket(root, patch) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")

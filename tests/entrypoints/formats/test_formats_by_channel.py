@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from faulty_s3 import environment_of
 from format_channels import job, piped
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
@@ -17,7 +18,6 @@ from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.formats import recordio
 from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
-from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sample import Sample
 
 KINDS = {
@@ -137,8 +137,7 @@ def test_gzipped_objects_of_the_connector_are_read(form: str, s3: Path, tmp_path
     (s3 / "train").mkdir()
     for number, data in enumerate(objects):
         (s3 / f"train/{number}.gz").write_bytes(data)
-    entry = {"channel": "train", "s3_uri": "s3://bucket/train/", "style": "iterable"}
-    environment = load_environment(tmp_path / "root", {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    environment = environment_of(tmp_path / "root", "s3://bucket/train/")
     assert without_key(open_channel("train", format=GZIPPED[form], environment=environment)) == samples
 
 
@@ -156,8 +155,7 @@ def test_gzipped_objects_of_a_pipe_are_read(form: str, wrapper: str, tmp_path: P
 @every_kind
 def test_connector_yields_all_samples(kind: str, s3: Path, tmp_path: Path) -> None:
     write_shards(samples_of(kind), s3 / "train", kind, 30_000)
-    entry = {"channel": "train", "s3_uri": "s3://bucket/train/", "style": "iterable", "content_type": KINDS[kind][0]}
-    environment = load_environment(tmp_path / "root", {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    environment = environment_of(tmp_path / "root", "s3://bucket/train/", KINDS[kind][0])
     assert list(open_channel("train", format=KINDS[kind][1], environment=environment)) == samples_of(kind)
 
 

@@ -14,7 +14,7 @@ from sagemaker_channels import ChannelDataset, ChannelMapDataset, class_index, c
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sample import Sample
-from served_bucket import serve
+from served_bucket import served_bucket
 from tar_archives import archive
 
 FILES = {"dog/2.png": b"d2", "cat/1.png": b"c1", "ant-eater/x/3.png": b"a3", "cat/sub/4.png": b"c4"}
@@ -31,15 +31,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     write(tmp_path / "s3/bucket/images", FILES)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        variables = {
-            "ENDPOINT_URL": endpoint,
-            "REGION": "us-east-1",
-            "ACCESS_KEY_ID": "any",
-            "SECRET_ACCESS_KEY": "any",
-        }
-        for name, value in variables.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
+    with served_bucket(tmp_path, monkeypatch):
         yield
 
 

@@ -21,7 +21,7 @@ from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.torch_data.dataset import ChannelDataset
-from served_bucket import serve
+from served_bucket import served_bucket
 
 
 @pytest.fixture
@@ -32,11 +32,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             file = tmp_path / "s3" / "bucket" / name / key
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+    with served_bucket(tmp_path, monkeypatch):
         yield
 
 

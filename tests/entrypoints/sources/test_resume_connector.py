@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from sagemaker_channels import contract
+from faulty_s3 import environment_of
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import load_environment
 from served_bucket import served_bucket
 
 
 def test_object_written_again_in_the_middle_of_its_reading_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = {"channel": "train", "s3_uri": "s3://bucket/", "style": "iterable", "content_type": "text/plain"}
-    environment = load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    environment = environment_of(tmp_path, "s3://bucket/", "text/plain")
     with served_bucket(tmp_path, monkeypatch) as folder:
         for name in "ab":
             (folder / f"{name}.txt").write_text("1\n2\n3\n4\n")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
+from faulty_s3 import environment_of
 from format_channels import file_of, job, piped
 from pipe_feeder import Feeder
-from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import format_of, recordio, recordio_protobuf
 from sagemaker_channels.formats.recordio_protobuf import as_tensors
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 BATCHES = "application/x-recordio-protobuf; batch=100"
@@ -91,8 +91,7 @@ def test_batches_of_the_connector_have_each_record_once(s3: Path, tmp_path: Path
     (s3 / "train").mkdir()
     for number, data in enumerate(objects):
         (s3 / f"train/{number}.pbr").write_bytes(data)
-    entry = {"channel": "train", "s3_uri": "s3://bucket/train/", "style": "iterable"}
-    environment = load_environment(tmp_path / "root", {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    environment = environment_of(tmp_path / "root", "s3://bucket/train/")
     form = "recordio-protobuf; batch=100"
     for workers in (0, 2):
         dataset = ChannelDataset("train", format=form, transform=as_tensors, environment=environment)
