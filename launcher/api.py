@@ -78,7 +78,8 @@ def plan(
             beside = Path(spec.folder_of(("code", "dependencies")))
             dependencies = [beside / each for each in spec.code.dependencies or ()]
             include, exclude = spec.code.include or (), spec.code.exclude or ()
-            code = read_code(directory, include, exclude, dependencies, entry_point=script_of(spec.code))
+            script, texts = spec.code.entry_point, [script_of(spec.code), spec.code.requirements]
+            code = read_code(directory, include, exclude, dependencies, entry_point=script, texts=texts)
             if directory is not None and spec.code.git:
                 code = replace(code, tags=git_tags(directory))
         except CodeError as error:

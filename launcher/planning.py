@@ -16,7 +16,8 @@ from typing import Any
 
 from launcher.code.archive import CodeArchive
 from launcher.code.file_rules import CodeError
-from launcher.code.script import script_problems
+from launcher.code.requirement_lines import requirement_problems
+from launcher.code.script import script_of, script_problems
 from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
 from launcher.request.build import build_request
 from launcher.request.masked_members import MaskedMembers, masked_members, with_members
@@ -168,8 +169,10 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
             )
             message = f"{word!r} is not in {code.directory or 'the code'}{near or _PUT}"
             yield Problem(("code", "command"), message, "code-command-file")
-    if archive.script is not None:
-        yield from script_problems(code, *archive.script, request)
+    if (script := script_of(code)) in archive.texts:
+        yield from script_problems(code, str(script), archive.texts[str(script)], request)
+    if code.requirements is not None and code.requirements in archive.texts:
+        yield from requirement_problems(code.requirements, archive)
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
         yield Problem(

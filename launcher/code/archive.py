@@ -50,8 +50,8 @@ class CodeArchive:
     skipped: tuple[str, ...] = ()
     """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
-    script: tuple[str, str] | None = field(default=None, compare=False, repr=False)
-    """The name and the source of the Python script that is run, if it is in the archive."""
+    texts: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Of the files that `read_code` was asked for, what is in them, by the names that were given."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of a job that runs this code: the commit of the folder."""
 
@@ -114,6 +114,7 @@ def read_code(
     dependencies: Sequence[Path] = (),
     *,
     entry_point: str | None = None,
+    texts: Sequence[str | None] = (),
 ) -> CodeArchive:
     """Find and hash the files to send: the user's folder with its dependencies, the bundled scripts and the library.
 
@@ -123,6 +124,7 @@ def read_code(
         exclude: Patterns for files to leave out.
         dependencies: Files and folders that are put beside the folder's own files, each under its base name.
         entry_point: The script that is run; only `launch measure` and `launch reshard` need their scripts and the library's tools.
+        texts: Names of files whose texts are needed, as far as they are there.
 
     Raises:
         CodeError: The folder or a dependency is missing, too large, or has files that cannot be sent.
@@ -146,15 +148,9 @@ def read_code(
     left_out = sorted(name for root in roots for name in root.rules.left_out)
     skipped = sorted(name for root in roots for name in root.rules.skipped)
     own = None if directory is None else roots[0].rules
-    return CodeArchive(
-        tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own, _script(files, entry_point)
-    )
-
-
-def _script(files: Sequence[CodeFile], name: str | None) -> tuple[str, str] | None:
-    """Return the name and source of a Python script among the files; None if it is none, or not there."""
-    found = [file for file in files if name and file.name in (name, _BUNDLE + name) and name.endswith(".py")]
-    return (str(name), _content(found[0])[:_SEARCHED].decode("utf-8-sig", "replace")) if found else None
+    asked = {each: file for each in texts for file in files if each and file.name in (each, _BUNDLE + each)}
+    read = {each: _content(file)[:_SEARCHED].decode("utf-8-sig", "replace") for each, file in asked.items()}
+    return CodeArchive(tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own, read)
 
 
 @contextmanager

@@ -31,9 +31,10 @@ _FALSE = ("0", "false", "no", "none")
 
 
 def script_of(code: Code) -> str | None:
-    """Return the script that is run, as far as the spec tells."""
-    scripts = [each for each in command_files(code.command or ()) if each.endswith(".py")]
-    return code.entry_point or (scripts[0] if len(scripts) == 1 else None)
+    """Return the Python script that is run, as far as the spec tells."""
+    scripts = [code.entry_point] if code.entry_point is not None else command_files(code.command or ())
+    scripts = [each for each in scripts if each.endswith(".py")]
+    return scripts[0] if len(scripts) == 1 else None
 
 
 def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,0 +1,41 @@
+"""Lines of a requirements.txt that pip cannot install in the container, as `pip freeze` writes them in other places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from posixpath import dirname, join, normpath
+
+from launcher.code.archive import CodeArchive
+from launcher.errors import Problem
+
+# A path of this machine: `numpy @ file:///croot/...`, which conda's pip freeze writes, `-e /home/me/lib` or `./lib`.
+_PATH = re.compile(
+    r"(?:[\w.\[\],-]+\s*@\s*|-e\s*|--editable[\s=]+)?"
+    r"(?:file:/*(?P<whole>/.*)|(?!.*://)(?P<path>[/.].*|[^\s=<>@]*/[^\s@:]*))$"
+)
+_OTHER_FILE = re.compile(r"(?:-[rc]|--requirement|--constraint)[\s=]*(?P<path>[^\s:]+)$")
+# A build of another index than PyPI: `torch==2.13.0+cpu`.
+_LOCAL_VERSION = re.compile(r"[\w.-]+\s*==\s*[^\s;]*\+(?P<build>\w+)")
+_INDEX = re.compile(r"(?:-i|-f|--(?:extra-)?index-url|--find-links)\b")
+
+
+def requirement_problems(name: str, archive: CodeArchive) -> Iterator[Problem]:
+    """Yield the lines of a file of the archive that name files which it lacks, or builds that PyPI does not have."""
+    lines = [re.sub(r"(^|\s)#.*", "", line).strip() for line in archive.texts[name].splitlines()]
+    has_index = any(map(_INDEX.match, lines))
+    for number, line in enumerate(lines, 1):
+        reason = ""
+        if found := (other := _OTHER_FILE.match(line)) or _PATH.match(line.partition(";")[0].strip()):
+            path = found.groupdict().get("whole") or found["path"]
+            # pip reads other files beside this one, but packages from its working directory, the code folder.
+            if not _is_sent(normpath(join(dirname(name) if other else "", path)), archive):
+                reason = f"{path} is not in the code; send it, or name the package and its version"
+        elif not has_index and (found := _LOCAL_VERSION.match(line)):
+            reason = f"PyPI has no build {found['build']}; leave out +{found['build']}, or name its index by --extra-index-url"
+        if reason:
+            yield Problem(("code", "requirements"), f"{name}:{number}: {reason}", "requirements-line")
+
+
+def _is_sent(path: str, archive: CodeArchive) -> bool:
+    return path == "." or any(each == path or each.startswith(f"{path}/") for each in archive.names())
