@@ -54,11 +54,11 @@ _NAMES_OF = {
     "waits": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
-__all__ = [*_EXPORTS]
 _OLDEST_TORCH = [2, 5]
 
 
-if not TYPE_CHECKING:  # with it, a type checker would accept any name
+if not TYPE_CHECKING:  # A type checker would accept any name, and knows no `__all__` that is computed.
+    __all__ = [*_EXPORTS]
 
     def __getattr__(name: str) -> Any:
         if name not in _EXPORTS:

@@ -101,6 +101,9 @@ if TYPE_CHECKING:
     class JobSpec(JobKeys):
         """One training job, as written."""
 
+        def __init__(self, **keys: Any) -> None:
+            """Make a spec of keys of ours and AWS's."""
+
         def __getattr__(self, key: str) -> Any:
             """Return the value of one of AWS's keys, which the installed botocore defines."""
 else:

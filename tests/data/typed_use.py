@@ -1,0 +1,12 @@
+"""What users write that no test does, for mypy, which `make check` runs; nothing imports this file."""
+
+import launcher
+from sagemaker_channels import *  # noqa: F403
+from sagemaker_channels import ChannelDataset as Dataset
+
+
+def names_and_keys() -> None:
+    print(open_channel, merge_states)  # noqa: F405
+    spec = launcher.JobSpec(base_name="digits", resource_config={"instance_count": 2})
+    print(spec.resource_config.instance_count, launcher.plan(spec).spec.all_channels["train"].s3_uri)
+    print(next(iter(Dataset("train"))))
