@@ -50,14 +50,6 @@ def test_each_sample_is_read_once_with_any_workers(environment: Environment, wor
     assert sorted(number for batch in loader for number in batch) == list(range(30))
 
 
-def test_default_collate_makes_tensors(environment: Environment) -> None:
-    loader: DataLoader[Any] = DataLoader(
-        ChannelDataset("files", transform=number_of, environment=environment), batch_size=30
-    )
-    [batch] = loader
-    assert torch.equal(batch, torch.arange(30))
-
-
 def test_persistent_workers_read_the_set_epoch(environment: Environment) -> None:
     dataset = ChannelDataset("pipe", transform=None, environment=environment)
     loader: DataLoader[Any] = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True)
@@ -81,27 +73,19 @@ def test_unknown_channel_raises_immediately(environment: Environment) -> None:
         ChannelDataset("file", environment=environment)
 
 
-def test_mounted_map_reads_files_by_index(environment: Environment) -> None:
-    dataset = ChannelMapDataset("files", environment=environment)
-    assert len(dataset) == 10
-    assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
-    lengths = ChannelMapDataset("files", lambda sample: len(sample["data"]), environment=environment)
-    assert lengths[0] == 6
-    loader: DataLoader[Any] = DataLoader(dataset, 3, shuffle=True, num_workers=2, collate_fn=list)
-    assert sorted(sample["__key__"] for batch in loader for sample in batch) == dataset.keys
-    with pytest.raises(IndexError):
-        dataset[10]
-    with pytest.raises(ChannelError, match="channel 'pipe': input_mode Pipe has no random access; use ChannelDataset"):
-        ChannelMapDataset("pipe", environment=environment)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
-def test_connector_map_reads_objects_by_index(connected: Environment, workers: int) -> None:
-    dataset = ChannelMapDataset("s3", environment=connected)
+@pytest.mark.parametrize("kind", ["files", "s3"])
+def test_objects_are_read_by_index(connected: Environment, kind: str, workers: int) -> None:
+    dataset = ChannelMapDataset(kind, environment=connected)
     assert dataset.keys == [f"{number}.txt" for number in range(10)]
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
     loader: DataLoader[Any] = DataLoader(dataset, 3, num_workers=workers, collate_fn=list)
     assert [sample["__key__"] for batch in loader for sample in batch] == dataset.keys
+
+
+def test_pipe_has_no_random_access(environment: Environment) -> None:
+    with pytest.raises(ChannelError, match="channel 'pipe': input_mode Pipe has no random access; use ChannelDataset"):
+        ChannelMapDataset("pipe", environment=environment)
 
 
 def test_datasets_can_be_pickled(connected: Environment) -> None:
