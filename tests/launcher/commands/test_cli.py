@@ -258,8 +258,8 @@ def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
     ("args", "message"),
     [
         (
-            ["nowhere.yaml", "--dry-run"],
-            "error: nowhere.yaml: cannot be read: No such file or directory; check the path\n",
+            ["none/x.json", "--dry-run"],
+            "error: none/x.json: cannot be read: No such file or directory; check the path\n",
         ),
         (["job.yml", "--dry-run"], "job.yml: cannot be read: No such file or directory; did you mean job.yaml?"),
         (["wrnog.json"], "wrnog.json: cannot be read: No such file or directory; did you mean wrong.yaml?"),
