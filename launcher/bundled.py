@@ -46,8 +46,3 @@ def spec_path(name: str) -> Path:
 def is_template(file: str) -> bool:
     """Return whether a file is the bundled spec of a command, whose role, image and machine only stand for the user's."""
     return Path(file).parent == _SPECS and Path(file).stem in _TEMPLATES
-
-
-def spec_summary(name: str) -> str:
-    """Return a bundled spec's first line, a sentence on what it shows."""
-    return spec_path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from launcher.account import CHECKS
@@ -117,16 +117,12 @@ def _as_data(note: Note) -> dict[str, str]:
     return {"path": dotted(path), "message": text}
 
 
-@dataclass
 class _Run:
     """A check that runs in its own thread; its problems so far count even if it does not finish."""
 
-    check: Check
-    subject: Subject
-    found: list[Problem] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.future: Future[None] = start(self._run)
+    def __init__(self, check: Check, subject: Subject) -> None:
+        self.check, self.subject, self.found = check, subject, list[Problem]()
+        self.future = start(self._run)
 
     def _run(self) -> None:
         for each in self.check.problems(self.subject):

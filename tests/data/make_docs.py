@@ -165,6 +165,11 @@ def _ways() -> str:
     return table(("way", "what it is", "channel", "only for", "needs"), [*rows, *gone])
 
 
+def spec_summary(name: str) -> str:
+    """Return a bundled spec's first line, a sentence on what it shows."""
+    return bundled.spec_path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "rooms": _rooms,
     "request": _request,
@@ -172,7 +177,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "channels": make_keys.channels,
     "specs": lambda: table(
         ("spec", "what it shows"),
-        [(f"[{name}](../../channel_specs/{name}.yaml)", bundled.spec_summary(name)) for name in bundled.spec_names()],
+        [(f"[{name}](../../channel_specs/{name}.yaml)", spec_summary(name)) for name in bundled.spec_names()],
     ),
     "commands": _commands,
     "exit_codes": lambda: table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),

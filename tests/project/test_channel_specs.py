@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import launcher
+import make_docs
 from forked import LAUNCHER, run
 from launcher import bundled, demo
 from launcher.rules import find_problems
@@ -66,7 +67,7 @@ def test_every_golden_file_has_its_spec() -> None:
 
 def test_first_line_of_every_spec_states_what_it_shows() -> None:
     assert bundled.spec_names(), "no spec is found"
-    summaries = [bundled.spec_summary(name) for name in bundled.spec_names()]
+    summaries = [make_docs.spec_summary(name) for name in bundled.spec_names()]
     assert all(re.fullmatch(r"[A-Z][^#\n]{30,130}\.", summary) for summary in summaries), summaries
     assert len(set(summaries)) == len(summaries)
 
