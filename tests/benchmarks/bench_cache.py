@@ -85,11 +85,3 @@ def _raw(folder: Path) -> None:
             with path.open("rb", buffering=0) as stream:
                 while stream.readinto(buffer):
                     pass
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

@@ -116,11 +116,3 @@ def _alone(
         thread.start()
     for thread in threads:
         thread.join()
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

@@ -164,9 +164,3 @@ def _plain_listing(url: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

@@ -55,11 +55,3 @@ def measure(folder: Path) -> list[Row]:
                 rows.append(row(f"mounted tar, {work}", found_rates, peer, targets[number], unit="MB/s"))
     rows.append(row("mounted tar, DataLoader, 2 workers", {**rates, "limit": rates["raw"]}, "queue", 0, unit="MB/s"))
     return rows
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

@@ -148,11 +148,3 @@ FORMATS: dict[str, tuple[str, bool, Callable[[BinaryIO], Any]]] = {
         lambda stream: json_lines.FORMAT.write(stream, ({"x": "y" * (SIZE - 9)} for _ in range(MEMBERS))),  # type: ignore[misc]
     ),
 }
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place), float(sys.argv[1]) if len(sys.argv) > 1 else 10):
-            print(found_row)

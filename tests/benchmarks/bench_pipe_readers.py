@@ -171,7 +171,3 @@ def _raw(folder: Path, shard: Path) -> float:
         fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, 1 << 20)
         raw(stream)
         return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(), indent=1))

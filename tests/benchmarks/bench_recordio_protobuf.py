@@ -57,8 +57,3 @@ def measure(records: int = 20_000, batch: int = 256) -> list[Row]:
         seconds = interleaved({"ours": ours, "limit": limit, "SDK": peer})
         peer.close()
     return [row("RecordIO-protobuf, dense 784 floats, to tensors", seconds, "SDK", 30, per=records)]
-
-
-if __name__ == "__main__":
-    for line in measure():
-        print(line)

@@ -87,11 +87,3 @@ FORMATS: dict[str, tuple[str, Callable[[BinaryIO], Any]]] = {
     ),
     "lines": ("text/plain", _lines),
 }
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -118,8 +117,3 @@ def _webdataset(path: Path, fifo: Path) -> None:
     """As its users have it: it opens the FIFO itself."""
     with subprocess.Popen(["sh", "-c", f"exec cat '{path}' > '{fifo}'"]):
         exhaust(WebDataset(str(fifo), shardshuffle=False, empty_check=False))
-
-
-if __name__ == "__main__":
-    for line in measure(int(sys.argv[1]) if len(sys.argv) > 1 else 256):
-        print(line)

@@ -63,8 +63,3 @@ def _rows(work: str, records: int, build: Callable[[int], dict[str, Any]]) -> li
 
 def _nothing(_: object) -> None:
     """Interleaved takes a number for a time."""
-
-
-if __name__ == "__main__":
-    for line in measure():
-        print(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -194,9 +193,3 @@ def _environ() -> dict[str, str]:
     import os
 
     return dict(os.environ)
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,9 +100,3 @@ def _threads(directory: Path, count: int) -> int:
 def _each(threads: list[threading.Thread], do: Callable[[threading.Thread], None]) -> None:
     for thread in threads:
         do(thread)
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)

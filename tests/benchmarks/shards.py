@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -57,9 +56,3 @@ def _webdataset(command: str) -> float:
 
         urls = [f"{command} s3://bucket/shards/{number:06d}.tar -" for number in range(SHARDS)]
         return sum(len(sample["jpg"]) for sample in webdataset.WebDataset(urls, shardshuffle=False)) / 1e6
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        for found_row in measure(Path(place)):
-            print(found_row)
