@@ -55,8 +55,8 @@ def place_of(position: Position) -> str:
     """Return, in words, where the next sample begins."""
     if position is None:
         return "the end of the data"
-    while "sources" in position:
-        position = next(each for each in position["sources"] if each is not None)
+    if "sources" in position:
+        return f"sample {position['drawn']} of the mixture"
     if "block" in position or "given" in position:
         given, block = position.get("given", 0), position.get("block", 0)
         return f"sample {given} of block {block} of the shuffled samples; without a seed, this names its position"

@@ -89,6 +89,10 @@ class MixedReader(Positioned):
             each.reader([[_of(position, number) for position in deal] for deal in history], index, count, of_source)
             for number, (each, of_source) in enumerate(zip(source.sources, positions, strict=True))
         ]
+        self._last = 0  # the source of the last sample
+
+    def place_of_last(self) -> str:
+        return str(self.readers[self._last].place_of_last())
 
     def _position(self) -> dict[str, Any]:
         return {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
@@ -108,6 +112,7 @@ class MixedReader(Positioned):
                     if sample is nothing:
                         left.remove(chosen)
                         break
+                    self._last = chosen
                     yield chosen, sample
             self.ended = all(reader.ended for reader in self.readers)
         finally:

@@ -96,14 +96,14 @@ class Positioned:
 
     def _kept(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
         for sample in samples:
-            if self.source.steps.keeps(sample, self.source, self._place_of_last):
+            if self.source.steps.keeps(sample, self.source, self.place_of_last):
                 yield sample
             elif self.source.is_left:
                 return
 
     def _in_parts(self, samples: Iterator[Sample]) -> Generator[Any, None, None]:
         """Yield what the generator function makes of each sample; the position is exact also between two parts of one."""
-        source, place, parts_of = self.source, self._place_of_last, self.source.steps.parts
+        source, place, parts_of = self.source, self.place_of_last, self.source.steps.parts
         while not source.is_left:
             before = self.at
             if (sample := next(samples, None)) is None:
@@ -114,7 +114,8 @@ class Positioned:
                 yield part
             self._before = None
 
-    def _place_of_last(self) -> str:
+    def place_of_last(self) -> str:
+        """Return, in words, where the last sample is."""
         return f"it ends at {place_of(self._after())}"
 
     def _blocks(self, cut: Callable[[], list[Sample]]) -> Generator[Sample, None, None]:

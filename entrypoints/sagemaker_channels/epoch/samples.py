@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sagemaker_channels.epoch.deals import FRESH, Deal, Position, place_of
+from sagemaker_channels.epoch.deals import FRESH, Deal, Position
 from sagemaker_channels.epoch.states import VERSION, Listing, State, at_home, checked, compared, dealt
 from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.sample import Sample
@@ -146,4 +146,4 @@ class Samples:
 
     def place(self) -> str:
         """Return, in words, where the sample is that was yielded last."""
-        return f"it ends at {place_of(self.last.at)}"
+        return str(self.last.place_of_last())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import traceback
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,26 @@ def test_filter_of_a_mixture_fails_with_the_place_of_its_sample(environment: Env
         list(MixedDataset([broken]))
     text = "".join(traceback.format_exception(raised.value))  # Python 3.10 has no notes.
     assert "of channel 'a' with the key '0.txt'; it ends at position 3 of object 0; its fields are __key__" in text
+
+
+@pytest.mark.parametrize(
+    ("read", "place"),
+    [
+        (list, "it ends at position 18 of object 0"),
+        (
+            lambda dataset: list(ThreadLoader(dataset, 3, collate_fn=list)),
+            "it is number 3 of those from sample 12 of the mixture on",
+        ),
+    ],
+)
+def test_transform_of_a_mixture_fails_with_the_place_of_its_sample(
+    environment: Environment, read: Callable[[Any], object], place: str
+) -> None:
+    broken = ChannelDataset("b", transform=lambda sample: 1 // int(sample["data"] != b"b5"), environment=environment)
+    with pytest.raises(ZeroDivisionError) as raised:
+        read(MixedDataset([ChannelDataset("a", transform=text_of, environment=environment), broken], seed=5))
+    text = "".join(traceback.format_exception(raised.value))
+    assert f"of channel 'b' with the key '0.txt'; {place}" in text
 
 
 @pytest.mark.parametrize("size", [4, 9])
