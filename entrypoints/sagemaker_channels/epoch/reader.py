@@ -75,10 +75,6 @@ class Positioned:
             position["part"] = self.part
         return position
 
-    def finish(self) -> None:
-        """Treat everything as read."""
-        self.ended = self._is_over = True
-
     def __iter__(self) -> Generator[Sample, None, None]:
         try:  # Errors are named here: one more generator around this one would cost 4-8 % for small records.
             yield from self._samples()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
-from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -50,13 +49,7 @@ class Epochs:
         self.cells: Any = torch.zeros(_CELLS, dtype=torch.int64)
         self.loaded: State | None = None  # forked workers have a copy
         self._loads = 0  # how often `loaded` was set
-        self._loops = count(1)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_loops"}  # which does not pickle
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _loops=count(1))
+        self._begun = 0  # loops in this process; its workers begin with as many
 
     @property
     def epoch(self) -> int:
@@ -106,7 +99,8 @@ class Epochs:
                 remedy="load it before the first loop, or use persistent_workers=False",
             )
         epoch = self.epoch
-        mark = 1 + abs(hash((epoch, seed or 0, next(self._loops)))) % 2**62
+        self._begun += 1
+        mark = 1 + abs(hash((epoch, seed or 0, self._begun))) % 2**62
         state = self.loaded if self.cells[_USED] in (0, mark) else None
         if state is not None:
             self.cells[_USED] = mark
