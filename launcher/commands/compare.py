@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.commands import options
-from launcher.commands.diff import as_text, differences, ran_request, value_at
+from launcher.commands.diff import as_text, differences, ran_request, shown_value
 from launcher.commands.jobs import as_data, is_local, print_jobs
 from launcher.console import Console, print_line
 from launcher.errors import InputError, RefusedError, dotted
@@ -121,7 +121,7 @@ def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, Any]]:
     paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
     has_tags = all(job.has_tags for job in jobs.values())
     return {
-        dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()}
+        dotted(path): {name: shown_value(path, job.request, job.shown) for name, job in jobs.items()}
         for path in paths
         if has_tags or path[0] != "Tags"
     }

@@ -82,13 +82,9 @@ def ran_request(
     return ran, with_members(ran, hidden)
 
 
-def value_at(path: SpecPath, request: Any, shown: Any) -> Any:
+def shown_value(path: SpecPath, request: Any, shown: Any) -> Any:
     """Return the value of a request at a path of `differences`, as `shown` shows it; None if it is absent."""
-    value = request
-    for name in path:
-        value = _by_name(value)
-        value = value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
-    return _shown(path, value, shown)
+    return _shown(path, _at(path, request, _ABSENT), shown)
 
 
 def differences(before: Any, after: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, Any, Any]]:
@@ -129,9 +125,12 @@ def as_text(value: Any) -> str:
 
 def _shown(path: SpecPath, value: Any, request: Any) -> Any:
     """Return the value as `request` shows it; None if it is absent."""
-    if value is _ABSENT:
-        return None
+    return None if value is _ABSENT else _at(path, request, HIDDEN)  # a masked name leads nowhere
+
+
+def _at(path: SpecPath, value: Any, absent: Any) -> Any:
+    """Return what is below a value at a path of `differences`."""
     for name in path:
-        request = _by_name(request)
-        request = request.get(name, HIDDEN) if isinstance(request, Mapping) else HIDDEN  # a masked name leads nowhere
-    return _by_name(request)
+        value = _by_name(value)
+        value = value.get(name, absent) if isinstance(value, Mapping) else absent
+    return _by_name(value)
