@@ -9,4 +9,13 @@ def names_and_keys() -> None:
     print(open_channel, merge_states)  # noqa: F405
     spec = launcher.JobSpec(base_name="digits", resource_config={"instance_count": 2})
     print(spec.resource_config.instance_count, launcher.plan(spec).spec.all_channels["train"].s3_uri)
-    print(next(iter(Dataset("train"))))
+
+
+class OwnDataset(Dataset):
+    """A dataset with a function of its own."""
+
+
+def invariant_lists() -> None:
+    parts, weights = [OwnDataset("train"), OwnDataset("extra")], [3, 1]
+    values = {"lr": [1e-3, 1e-4], "optimizer": ["sgd", "adam"]}
+    print(MixedDataset(parts, weights=weights), launcher.sweep("job.yaml", values))  # noqa: F405

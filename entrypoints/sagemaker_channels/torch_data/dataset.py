@@ -8,7 +8,7 @@ for batch in loader: ...
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from sagemaker_channels.epoch.channel import Recipe
@@ -122,9 +122,9 @@ class MixedDataset(StreamDataset):
 
     def __init__(
         self,
-        parts: Iterator[ChannelDataset] | list[ChannelDataset] | tuple[ChannelDataset, ...],
+        parts: Iterator[ChannelDataset] | Sequence[ChannelDataset],
         *,
-        weights: list[float] | tuple[float, ...] | None = None,
+        weights: Sequence[float] | None = None,
         seed: int = 0,
     ) -> None:
         is_list = isinstance(parts, Iterable) and not isinstance(parts, Mapping | StreamDataset)
