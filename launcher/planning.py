@@ -133,7 +133,8 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[Problem]:
             continue
         near = did_you_mean(name, [each.removeprefix(ours) for each in names])
         is_near = near and name.startswith(contract.SCRIPTS_DIR)
-        message = f"{name!r} is not a bundled script{near if is_near else '; write its folder, such as directory: src'}"
+        folder = near if is_near else "; write its folder, such as directory: . beside this file"
+        message = f"{name!r} is not a bundled script{folder}"
         if archive.rules is not None and (why := archive.rules.why_left_out(name)):
             message = f"{name!r} {why}; add it to code.include"
         elif code.directory is not None:

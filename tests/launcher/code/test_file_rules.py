@@ -268,7 +268,7 @@ def test_include_outranks_exclude_and_ignore_files(
     ("script", "remedy"),
     [
         ("entrypoints/tran.py", "did you mean entrypoints/train.py?"),
-        ("train.py", "write its folder, such as directory: src"),
+        ("train.py", "write its folder, such as directory: . beside this file"),
     ],
 )
 def test_unknown_bundled_script_has_a_remedy(script: str, remedy: str) -> None:
