@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 PATIENCE = 240.0  # seconds after which something is taken to hang; pytest's own limit for a whole test is longer
 
 Value = TypeVar("Value")
+
+
+def in_threads(work: Callable[[int], Value], count: int) -> list[Value]:
+    """Return what the function returns for the numbers from 0, all at the same time."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        return list(pool.map(work, range(count), timeout=PATIENCE))
+    finally:
+        pool.shutdown(wait=False)  # a thread that hangs fails the test
 
 
 def wait_for(condition: Callable[[], Value]) -> Value:

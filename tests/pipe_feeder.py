@@ -13,7 +13,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from format_channels import configured
-from patience import PATIENCE
+from patience import PATIENCE, in_threads
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
@@ -89,16 +89,6 @@ class Feeder:
                 except FileNotFoundError:
                     continue
             self._thread.join(0.01)
-
-
-def in_threads(work: Callable[[int], object], count: int) -> None:
-    """Does the work of numbers 0 and on side by side, and waits for all."""
-    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
 
 
 LINES = [b"%06d" % number for number in range(5000)]

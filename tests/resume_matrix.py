@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from delivered_channels import recordio_of
-from pipe_feeder import in_threads
+from patience import in_threads
 from sagemaker_channels import ChannelDataset, MixedDataset, ThreadLoader, WorkerLoader
 from sagemaker_channels.checkpointing.checkpoints import load_position
 from sagemaker_channels.formats import SHORT_NAMES

@@ -7,15 +7,13 @@ import json
 import os
 import random
 import textwrap
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
 from forked import Forked
-from patience import PATIENCE, wait_for
+from patience import in_threads, wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
@@ -51,12 +49,6 @@ def bytes_of(channel: Channel, epoch: int, readers: int, reader: int) -> bytes:
 def opened(channel: Channel, epoch: int, readers: int) -> list[Any]:
     """The streams of all readers of an epoch."""
     return in_threads(lambda number: tee.open_stream(channel, epoch, readers, reader=number), readers)
-
-
-def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
-    """What the function returns for the numbers from 0, all at the same time."""
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(work, range(count), timeout=PATIENCE))
 
 
 def side_by_side(channel: Channel, epoch: int, readers: int) -> list[Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipe_feeder import in_threads, pipe
+from patience import in_threads
+from pipe_feeder import pipe
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.states import merge_states

@@ -16,8 +16,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from forked import TORCH, Forked
-from patience import PATIENCE, wait_for
-from pipe_feeder import Feed, in_threads
+from patience import PATIENCE, in_threads, wait_for
+from pipe_feeder import Feed
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Placement

@@ -7,12 +7,13 @@ import os
 import textwrap
 import threading
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from patience import PATIENCE
+from patience import PATIENCE, in_threads
 from pipe_feeder import LINES, Feed, lines_of, loaded, numbers, side_by_side
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
@@ -22,7 +23,6 @@ from sagemaker_channels.formats import SHORT_NAMES, image_recordio, recordio, ta
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import KEY
-from tee_readers import in_threads
 from torch_ranks import torch_ranks
 
 REPOSITORY = Path(__file__).parents[3]
@@ -136,21 +136,12 @@ def test_shards_of_every_format_equal_a_single_readers_samples(environment: Envi
 
 def test_shards_of_other_hosts_are_dropped(environment: Environment, feed: Feed) -> None:
     feed("lines", lines_of)
-    found: list[Any] = []
     shards = [Shard(index, 6, readers=2) for index in (1, 4)]  # numbered as some launchers number ranks
-    threads = [
-        threading.Thread(
-            target=lambda shard=shard: found.extend(
-                numbers(open_channel("lines", environment=environment, shard=shard))
-            )
-        )
-        for shard in shards
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert sorted(found) == sorted([*range(1, 5000, 6), *range(4, 5000, 6)])
+
+    def read(number: int) -> list[int]:
+        return numbers(open_channel("lines", environment=environment, shard=shards[number]))
+
+    assert sorted(chain(*in_threads(read, 2))) == sorted([*range(1, 5000, 6), *range(4, 5000, 6)])
 
 
 def test_channels_are_read_at_the_same_time(environment: Environment, feed: Feed) -> None:
@@ -162,19 +153,8 @@ def test_channels_are_read_at_the_same_time(environment: Environment, feed: Feed
         *(open_channel(name, environment=environment, shard=Shard(0, 2)) for name in ("lines", "images")), strict=True
     )
     assert sum(1 for _ in pairs) == 2500  # one reader each
-    found: dict[str, Any] = {}
-    threads = [
-        threading.Thread(target=lambda name=name: found.update({name: side_by_side(environment, name, 2, epoch=1)}))
-        for name in ("lines", "images")
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert {name: [len(part) for part in parts] for name, parts in found.items()} == {
-        "lines": [2500, 2500],
-        "images": [2500, 2500],
-    }
+    found = in_threads(lambda number: side_by_side(environment, ("lines", "images")[number], 2, epoch=1), 2)
+    assert [[len(part) for part in parts] for parts in found] == [[2500, 2500]] * 2
 
 
 def test_ranks_with_workers_read_whole_epochs(root: Path, feed: Feed, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from patience import PATIENCE
-from pipe_feeder import Feeder, in_threads, make_root
+from patience import PATIENCE, in_threads
+from pipe_feeder import Feeder, make_root
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.formats import recordio

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from forked import next_line, printed
-from patience import PATIENCE, wait_for
+from patience import PATIENCE, in_threads, wait_for
 from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
@@ -31,7 +31,6 @@ from tee_readers import (
     bytes_of,
     content,
     digest,
-    in_threads,
     opened,
     pipe,
     side_by_side,
@@ -222,7 +221,9 @@ def test_reader_that_may_need_more_than_another_gets_it(
     channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, may_grow: bool
 ) -> None:
     monkeypatch.setattr(ring, "GROW_SECONDS", 0.1)
-    streams = in_threads(lambda number: tee.open_stream(channel, 0, 2, reader=number, may_grow=lambda: may_grow), 2)
+    streams: list[Any] = in_threads(
+        lambda number: tee.open_stream(channel, 0, 2, reader=number, may_grow=lambda: may_grow), 2
+    )
     assert streams[1].read(10) == content(0)[:10]
     found: list[bytes] = []
 

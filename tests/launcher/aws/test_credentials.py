@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from launcher.jobs.submission import submit
 from launcher.local.channels.stores import remote_store
 from launcher.s3.reading import read_object
 from launcher.s3.uri import S3Location
-from patience import PATIENCE
+from patience import in_threads
 from submitted_spec import SPEC
 
 CHANNELS = CHANNEL.replace("}}", "}, more: s3://data/train/deep/}")
@@ -56,18 +55,12 @@ def test_many_threads_renew_credentials_once(aws: StandIn, monkeypatch: pytest.M
     aws.fault("expired", "*", key_id="stand-in-key-id", count=-1)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "renewed-key-id")
     first = account.client("sts")
-    clients: list[Any] = []
 
-    def ask() -> None:
+    def ask(_: int) -> Any:
         account.call("sts", "get_caller_identity")
-        clients.append(account.client("sts"))
+        return account.client("sts")
 
-    threads = [threading.Thread(target=ask) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert len(clients) == 16
+    clients = in_threads(ask, 16)
     assert len({id(client) for client in clients} - {id(first)}) == 1
 
 

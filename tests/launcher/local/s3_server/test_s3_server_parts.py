@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from patience import in_threads
 from s3_objects import BODY, NAME, PART, refusal
 
 
@@ -57,13 +57,8 @@ def test_part_sent_again_replaces_the_first(s3: Any) -> None:
 
 def test_completing_again_returns_the_same_object(s3: Any) -> None:
     upload, named = upload_parts(s3, {1: bytes(PART), 2: BODY})
-    answers: list[str] = []
-    threads = [threading.Thread(target=lambda: answers.append(complete(s3, upload, named)["ETag"])) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(answers) == 4 and set(answers) == {s3.head_object(**NAME)["ETag"]}
+    answers = in_threads(lambda _: complete(s3, upload, named)["ETag"], 4)
+    assert set(answers) == {s3.head_object(**NAME)["ETag"]}
     assert refusal(s3.abort_multipart_upload, **upload) == "NoSuchUpload"
 
 
