@@ -116,9 +116,12 @@ def _reduce(tensor: SharedTensor) -> Any:
     return reductions.reduce_tensor(tensor.as_subclass(torch.Tensor))  # type: ignore[no-untyped-call]
 
 
-def room(size: int) -> npt.NDArray[np.uint8]:
+def room(size: int) -> npt.NDArray[np.uint8] | bytearray:
     """Return an array of so many bytes, in the memory of an earlier one if that is free and too large for glibc to keep."""
-    import numpy as np
+    try:
+        import numpy as np
+    except ModuleNotFoundError:  # torch does not need it, and this needs only memory that is not cleared first
+        return bytearray(size)
 
     if size <= KEPT_BYTES:
         return np.empty(size, np.uint8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -206,6 +207,12 @@ def test_tensors_that_cannot_be_stacked_raise_torchs_error(kind: type[Samples], 
 def test_threads_collate_as_torch_does(batch: list[Any]) -> None:
     torch.testing.assert_close(collated(batch), default_collate(batch))
     assert getattr(collated(batch), "requires_grad", None) == getattr(default_collate(batch), "requires_grad", None)
+
+
+def test_batches_need_no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [torch.full((100, 100), float(number)) for number in range(4)]
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert torch.equal(collated(samples), torch.stack(samples))
 
 
 def test_large_batches_use_the_memory_of_freed_ones() -> None:
