@@ -24,7 +24,7 @@ MAX_SAMPLE_BYTES = 1 << 30  # in the other formats
 
 
 class Window:
-    """The rest of a stream. `view[position:end]` has been read but not taken yet."""
+    """The rest of a stream. `view[position:end]` has been read but not taken yet; any call may replace the view."""
 
     def __init__(self, stream: ByteStream, before: int = 0) -> None:
         self.view = self._own = memoryview(bytearray(CHUNK))

@@ -85,16 +85,17 @@ class Lending(Unseekable):
     lent = memoryview(bytearray())
 
     def lend(self, size: int) -> memoryview:
-        self.lent = memoryview(bytearray(self.read(size)))
+        self.lent[:] = b"?" * len(self.lent)
+        self.lent = memoryview(bytearray(self.stream.read(min(size, 5000))))
         return self.lent
 
     def read(self, size: int = -1, /) -> bytes:
-        self.lent[:] = b"?" * len(self.lent)
-        return super().read(size)
+        return self.lend(size).tobytes()
 
     def readinto(self, buffer: memoryview) -> int:
-        self.lent[:] = b"?" * len(self.lent)
-        return super().readinto(buffer)
+        piece = self.lend(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 class Seekable(io.BytesIO):
