@@ -108,6 +108,11 @@ def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
         at, written = (*path[:-1], "content_type"), subject.draft.spec.all_channels[str(path[1])].content_type
     if not written and not is_bundled(subject.draft):
         return  # The script decides.
+    is_wrapped = entry is not None and entry.get("RecordWrapperType") == "RecordIO"  # by SageMaker, not as it is stored
+    try:
+        form = format_of(written) if written and not is_wrapped else OBJECTS
+    except ChannelError:  # such as `libsvm`, which XGBoost reads
+        return
     keys = [key for key in first_keys(subject.try_to_ask, place) if not is_clutter(key)]
     try:
         head = some_bytes(subject, S3Location(place.bucket, keys[0]), f"0-{SIZE - 1}") if keys else b""
@@ -115,7 +120,6 @@ def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
         if error.is_unauthenticated:
             raise
         return  # The job reads it, by a role that may do more than you.
-    form = format_of(written) if written else OBJECTS
     if (found := _signature_of_other(form, head, whole=is_bundled(subject.draft))) is not None:
         said = f"by content_type {written!r}" if written else "without a content_type"
         as_what = "each object is one sample" if form == OBJECTS else f"it is {form.name}"

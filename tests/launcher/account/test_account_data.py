@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aws_stand_in
-from account_data import CHANNEL, MANIFEST, checked, named, only, put_manifest, with_data
+from account_data import CHANNEL, MANIFEST, checked, named, only, put, put_manifest, with_data
 from account_worlds import GOOD, put_good_data
 from launcher.account import stored_objects
 from launcher.errors import SpecError, dotted
@@ -42,6 +42,17 @@ def test_data_that_only_the_role_may_read_is_not_looked_into(aws: aws_stand_in.S
     report = checked("channels: {train: {s3_uri: s3://data/train/, content_type: application/x-tar}}")
     assert aws.calls("s3:GetObject")
     assert (report.problems, report.not_asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "channel",
+    ["content_type: libsvm", "content_type: application/x-recordio, input_mode: Pipe, record_wrapper_type: RecordIO"],
+)
+def test_data_in_a_format_of_others_or_that_is_wrapped_is_not_warned_of(
+    aws: aws_stand_in.StandIn, channel: str
+) -> None:
+    put(with_data(aws), "photos/1.png", body=b"\x89PNG\r\n\x1a\n")
+    assert not checked(f"channels: {{train: {{s3_uri: s3://data/photos/, {channel}}}}}").problems
 
 
 def test_ignored_codes_are_not_reported_even_errors(aws: aws_stand_in.StandIn) -> None:

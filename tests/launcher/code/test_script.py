@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher.code.script import script_problems
+from launcher.code.script import script_of, script_problems
 from launcher.errors import Problem, dotted
 from launcher.rules.examples import laid_over_base
 from launcher.spec.own_keys import Code
@@ -117,13 +117,48 @@ def test_type_bool_takes_false_for_true() -> None:
         ("description=__doc__", "parents=[common]"),
         ("ArgumentParser(", "HfArgumentParser("),
         ("import argparse, os", "import argparse, os\nother = argparse.ArgumentParser()"),
+        ("import argparse, os", "import jsonargparse as argparse, os"),
+        ("import argparse, os", "import argparse, os, sys; sys.argv.append('--epochs=1')"),
+        ("parser.parse_args()", "parser.parse_args(args=[])"),
+        ("parser.parse_args()", "parser.parse_args('--epochs 1'.split())"),
+        ("parser.parse_args()", "if not os.environ: parser.parse_args()"),
+        ("    parser.parse_args()", "  try: parser.parse_args()\n  except SystemExit: pass"),
+        ("parser = argparse.ArgumentParser(", "parser = more = argparse.ArgumentParser("),
+        ('add_data(parser, "x")', 'add_data(parser, "x"); tools.add(parser.add_argument_group())'),
         ('"x")\n', '"x")\nparser.add_subparsers()\n'),
     ],
 )
 def test_script_whose_arguments_are_not_all_known_is_not_judged(before: str, after: str) -> None:
     assert SCRIPT.count(before) == 1
     assert found(SCRIPT, {"lr": "1"})
-    assert found(SCRIPT.replace(before, after), {"lr": "1"}) == []
+    script = SCRIPT.replace(before, after)
+    assert found(script + "tools.add(more)" * ("more" in after), {"lr": "1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "hyperparameters"),
+    [
+        ("if os.environ: parser.add_argument('--seed', required=True)", {}),
+        ("def add_more(parser): parser.add_argument('--seed', required=True)", {}),
+        ("parser.add_argument('--local_rank', required=True)", {}),  # deepspeed passes it
+        ("import builtins; parser.add_argument('--seed', type=builtins.int, choices=[1, 2])", {"seed": "1"}),
+        ("parser.add_argument('rest', nargs=argparse.REMAINDER)", {"lr": "1"}),
+    ],
+)
+def test_argument_that_the_script_may_accept_is_not_warned_of(line: str, hyperparameters: dict[str, str]) -> None:
+    script = SCRIPT.replace("if __name__", f"{line}\nif __name__")
+    assert found(script, NEEDED | hyperparameters) == []
+
+
+def test_version_and_help_end_the_script_but_not_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    script = SCRIPT.replace(
+        "if __name__", "parser.add_argument('--version', action='version', version='1')\nif __name__"
+    )
+    assert [dotted(each.path) for each in found(script, NEEDED | {"version": "1", "help": "1"})] == [
+        "hyperparameters.version",
+        "hyperparameters.help",
+    ]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_unknown_arguments_are_none_of_a_script_that_takes_all() -> None:
@@ -140,11 +175,15 @@ def test_unknown_arguments_are_none_of_a_script_that_takes_all() -> None:
         ({"command": ["torchrun", "train.py", "--epochs", "3"]}, True),
         ({"command": "torchrun train.py --epochs $EPOCHS"}, False),
         ({"command": "cd src && python train.py --epochs 3"}, False),
+        ({"command": "cd src\npython train.py --epochs 3\necho"}, False),
+        ({"command": 'torchrun "$@" train.py --epochs 3'}, False),
+        ({"command": "bash run.sh train.py --epochs 3"}, False),
         ({"entry_point": "train.py", "arguments": "name=value"}, False),
     ],
 )
 def test_words_of_a_command_count_unless_a_shell_makes_them(code: dict[str, object], is_judged: bool) -> None:
-    problems = found(SCRIPT, {"lr": "1"}, Code.model_validate(code))
+    section = Code.model_validate(code)
+    problems = found(SCRIPT, {"lr": "1"}, section) if script_of(section) == "train.py" else []
     assert [dotted(problem.path) for problem in problems] == ["hyperparameters.lr"] * is_judged
 
 
@@ -159,14 +198,29 @@ def test_script_without_arguments_lacks_those_that_it_requires() -> None:
     ("line", "channels", "message"),
     [
         ("os.environ['SM_CHANNEL_TRAIN']", ["train"], ""),
-        ("os.environ['SM_CHANNEL_VAL']", ["train"], "reads SM_CHANNEL_VAL, but there is no channel val; add it"),
-        ("os.environ['SM_CHANNEL_TRAINING']", ["train"], "no channel training; rename channel train, or"),
-        ("os.environ.get('SM_CHANNEL_TRAINING')", ["train"], "no channel training; rename channel train, or"),
+        (
+            "os.environ['SM_CHANNEL_VAL']",
+            ["train"],
+            "reads SM_CHANNEL_VAL, but there is no channel val with a folder; add it",
+        ),
+        ("os.environ['SM_CHANNEL_TRAINING']", ["train"], "no channel training with a folder; rename channel train, or"),
+        (
+            "os.environ.get('SM_CHANNEL_TRAINING')",
+            ["train"],
+            "no channel training with a folder; rename channel train, or",
+        ),
         ("os.environ.get('SM_CHANNEL_TEST')", ["train"], ""),
         ("os.environ['SM_CHANNEL_TEST'] if 'SM_CHANNEL_TEST' in os.environ else None", ["train"], ""),
         ("os.environ.get('SM_CHANNEL_TRAINING'), ChannelDataset('train')", ["train"], ""),
         ("os.environ.get('SM_CHANNEL_TRAINING'), '/opt/ml/input/data/train/a'", ["train"], ""),
         ("os.environ['SM_CHANNEL_MINE']", [], ""),
+        ("0)\ntry: x = os.environ['SM_CHANNEL_VAL']\nexcept KeyError: print(1", ["train"], ""),
+        ("0)\nif len(os.environ) == 7: x = os.environ['SM_CHANNEL_VAL']\nprint(1", ["train"], ""),
+        ("0)\ndef evaluate(): return os.environ['SM_CHANNEL_VAL']\nprint(1", ["train"], ""),
+        ("0)\ndef evaluate(): return os.environ['SM_CHANNEL_VAL']\nprint(evaluate()", ["train"], "no channel val"),
+        ("0)\nos.environ['SM_CHANNEL_VAL'] = '/tmp'\nprint(1", ["train"], ""),
+        ("os.environ.get('SM_CHANNEL_TRAINING'), os.environ['SM_CHANNELS']", ["train"], ""),
+        ("os.environ['SM_CHANNEL_MY-DATA']", ["my-data"], ""),
     ],
 )
 def test_channels_that_a_script_reads_are_in_the_job(line: str, channels: list[str], message: str) -> None:
@@ -180,7 +234,12 @@ def test_channels_that_a_script_reads_are_in_the_job(line: str, channels: list[s
 def test_script_that_is_no_python_is_named_with_its_line(script: str, line: str) -> None:
     (problem,) = found(script, {})
     assert problem.code == "script-syntax"
-    assert problem.message.startswith(f"train.py{line} is no Python: ")
+    assert problem.message.startswith(f"train.py{line} is no Python 3.")
+
+
+@pytest.mark.parametrize("script", ["na\ufffdve = 1", "-" * 100_000 + "1"])
+def test_script_of_another_encoding_or_depth_is_not_judged(script: str) -> None:
+    assert found(script, {"lr": "1"}) == []
 
 
 def test_plan_warns_at_the_key_and_shows_no_value(tmp_path: Path) -> None:
