@@ -173,7 +173,7 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
     if (script := script_of(code)) in archive.texts:
         yield from script_problems(code, str(script), archive.texts[str(script)], request)
     if code.requirements is not None and code.requirements in archive.texts:
-        yield from requirement_problems(code.requirements, archive)
+        yield from requirement_problems(code.requirements, archive, request.get("Environment") or ())
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
         yield Problem(

@@ -27,6 +27,19 @@ from launcher.rules.examples import laid_over_base
         ("lib/mine.whl", ""),
         ("-r more.txt", ""),
         ("-e .", ""),
+        ("-e .[dev]", ""),
+        ("./lib[extra] --config-settings x=y", ""),
+        ("-e ./lib#egg=mine", ""),
+        ("./lib \\", ""),
+        ("${WHEELS}/mine.whl", ""),
+        ("/wheels/mine.whl", ""),  # of the image
+        ("mine @ file:///opt/ml/input/data/wheels/mine.whl", ""),
+        ("-fwheels/", ""),
+        ("./mac; sys_platform == 'darwin'", ""),
+        ("torch==2.13.0+cpu; sys_platform == 'win32'", ""),
+        ("-r more.txt\ntorch==2.13.0+cpu", ""),  # which can name an index
+        ("numpy\0\n./gone\0", ""),  # UTF-16
+        ("./gone[extra]", "2: ./gone is not in the code"),
         ("-r base.txt", "2: base.txt is not in the code"),
         ("-c ../constraints.txt", "2: ../constraints.txt is not in the code"),
         (
@@ -35,6 +48,7 @@ from launcher.rules.examples import laid_over_base
         ),
         ("-e /home/me/lib", "2: /home/me/lib is not in the code; send it, or name the package and its version"),
         ("../mine", "2: ../mine is not in the code"),
+        ("torch==2.13.0+cpu\n# by PIP_EXTRA_INDEX_URL", ""),
         ("torch==2.13.0+cpu", "2: PyPI has no build cpu; leave out +cpu, or name its index by --extra-index-url"),
         ("--find-links https://example.com/\ntorch==2.13.0+cu128", ""),
     ],
@@ -49,6 +63,7 @@ def test_line_that_pip_cannot_install_there_is_named(line: str, message: str, tm
     ):
         (tmp_path / "src" / name).write_text(text)
     code = "code: {directory: src, entry_point: train.py, requirements: requirements.txt}"
+    code += "\nenvironment: {PIP_EXTRA_INDEX_URL: 'https://example.com/'}" * ("PIP_" in line)
     warnings = launcher.plan(launcher.parse_spec(laid_over_base(code), str(tmp_path / "job.yaml")), name="one").warnings
     assert [each.code for each in warnings] == ["requirements-line"] * bool(message)
     assert all(f"requirements.txt:{message}" in each.message for each in warnings)
