@@ -17,6 +17,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import command_line_arguments, decoded
 from sagemaker_channels.start.command import Command, command_files
 
+_MOST = 500_000  # characters, which are read in a few seconds; people write less
 _VARIABLE = re.compile(r"SM_CHANNEL_([\w-]+)")
 
 
@@ -35,6 +36,8 @@ def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]
         text: The script's source.
         request: The request, whose members may be missing or wrong.
     """
+    if len(text) > _MOST:
+        return
     at: SpecPath = ("code", "entry_point" if code.command is None else "command")
     try:
         with warnings.catch_warnings():

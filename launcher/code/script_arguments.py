@@ -56,11 +56,12 @@ class Arguments:
     def add(self, names: Sequence[str], settings: dict[str, Any], *, is_sure: bool) -> None:
         """Add an argument, which is required only if it is surely added. Raises TypeError or ValueError if argparse does."""
         needs, nargs = settings.pop("required", False), settings.get("nargs")
-        self.takes_all |= nargs == argparse.REMAINDER
+        if nargs == argparse.REMAINDER or (self.takes_all and not is_sure):
+            raise ValueError("whether it is refused depends on other arguments, or on whether this one is added")
         if not names[0].startswith("-"):
             self.has_positional = True
-            needs = nargs not in ("?", "*", argparse.REMAINDER) and settings.get("action", "store") == "store"
-            settings["nargs"] = nargs if nargs in ("*", argparse.REMAINDER) else "?"
+            needs = nargs not in ("?", "*") and settings.get("action", "store") == "store"
+            settings["nargs"] = "*" if nargs == "*" else "?"
         if settings.get("action") == "version":
             settings["version"] = ""  # else argparse looks for the parser's own
         action = self.parser.add_argument(*names, **settings)

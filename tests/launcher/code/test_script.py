@@ -117,6 +117,7 @@ def test_type_bool_takes_false_for_true() -> None:
         ("description=__doc__", "parents=[common]"),
         ("ArgumentParser(", "HfArgumentParser("),
         ("import argparse, os", "import argparse, os\nother = argparse.ArgumentParser()"),
+        ('"--layers", type=int, nargs="+"', '"rest", nargs=argparse.REMAINDER'),
         ("import argparse, os", "import jsonargparse as argparse, os"),
         ("import argparse, os", "import argparse, os, sys; sys.argv.append('--epochs=1')"),
         ("parser.parse_args()", "parser.parse_args(args=[])"),
@@ -142,12 +143,16 @@ def test_script_whose_arguments_are_not_all_known_is_not_judged(before: str, aft
         ("def add_more(parser): parser.add_argument('--seed', required=True)", {}),
         ("parser.add_argument('--local_rank', required=True)", {}),  # deepspeed passes it
         ("import builtins; parser.add_argument('--seed', type=builtins.int, choices=[1, 2])", {"seed": "1"}),
-        ("parser.add_argument('rest', nargs=argparse.REMAINDER)", {"lr": "1"}),
     ],
 )
 def test_argument_that_the_script_may_accept_is_not_warned_of(line: str, hyperparameters: dict[str, str]) -> None:
     script = SCRIPT.replace("if __name__", f"{line}\nif __name__")
     assert found(script, NEEDED | hyperparameters) == []
+
+
+def test_argument_that_is_added_in_a_condition_may_be_none_of_a_script_that_takes_all() -> None:
+    script = SCRIPT.replace("parse_args", "parse_known_args").replace("group.add", "if os.environ: group.add", 1)
+    assert found(script, NEEDED | {"learning-rate": "fast"}) == []
 
 
 def test_version_and_help_end_the_script_but_not_the_check(capsys: pytest.CaptureFixture[str]) -> None:
