@@ -45,14 +45,19 @@ def test_data_that_only_the_role_may_read_is_not_looked_into(aws: aws_stand_in.S
 
 
 @pytest.mark.parametrize(
-    "channel",
-    ["content_type: libsvm", "content_type: application/x-recordio, input_mode: Pipe, record_wrapper_type: RecordIO"],
+    ("body", "channel"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "content_type: libsvm"),
+        (b"\x89PNG\r\n\x1a\n", "content_type: application/x-recordio, input_mode: Pipe, record_wrapper_type: RecordIO"),
+        (b"\x28\xb5\x2f\xfd", "content_type: application/jsonlines"),
+        (b"\x1f\x8b\x08", "content_type: text/csv; label_size=0"),
+    ],
 )
-def test_data_in_a_format_of_others_or_that_is_wrapped_is_not_warned_of(
-    aws: aws_stand_in.StandIn, channel: str
+def test_data_that_an_algorithm_or_a_script_can_read_is_not_warned_of(
+    aws: aws_stand_in.StandIn, body: bytes, channel: str
 ) -> None:
-    put(with_data(aws), "photos/1.png", body=b"\x89PNG\r\n\x1a\n")
-    assert not checked(f"channels: {{train: {{s3_uri: s3://data/photos/, {channel}}}}}").problems
+    put(with_data(aws), "other/1", body=body)
+    assert not checked(f"channels: {{train: {{s3_uri: s3://data/other/, {channel}}}}}").problems
 
 
 def test_ignored_codes_are_not_reported_even_errors(aws: aws_stand_in.StandIn) -> None:
