@@ -172,7 +172,15 @@ def _changes_argv(tree: ast.Module) -> bool:
     read += [
         each for node in nodes if isinstance(node, ast.Call) and last_name(node.func) == "len" for each in node.args
     ]
-    return any(isinstance(node, ast.Attribute) and node.attr == "argv" and node not in read for node in nodes)
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "argv" and node not in read)
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "sys"
+            and any(each.name == "argv" for each in node.names)
+        )
+        for node in nodes
+    )
 
 
 def _is_of_command_line(parsing: ast.Call, tree: ast.Module) -> bool:
@@ -209,18 +217,22 @@ def _calls_on(made: ast.Call, tree: ast.Module) -> list[tuple[str, ast.Call]]:
             calls.append((parent.attr, call))
             held += [call] * (parent.attr in _GROUPS)
         elif isinstance(parent, ast.Assign):
-            new = [last_name(each) for each in parent.targets]
+            new = [each.id if isinstance(each, ast.Name) else "" for each in parent.targets]
         elif isinstance(parent, ast.AnnAssign | ast.NamedExpr):
             new = [last_name(parent.target)]
         elif isinstance(parent, ast.Call) and last_name(parent.func) in own:
             takes = [each.arg for each in own[last_name(parent.func)].args.args if each.arg not in ("self", "cls")]
             new = takes[parent.args.index(node) :][:1] or [""]  # type: ignore[arg-type]
         elif isinstance(parent, ast.keyword) and last_name(getattr(parents[parent], "func", None)) in own:
-            new = [parent.arg or ""]
+            of = own[last_name(getattr(parents[parent], "func", None))].args
+            new = [parent.arg or "" if parent.arg in {each.arg for each in (*of.args, *of.kwonlyargs)} else ""]
         elif isinstance(parent, ast.Return):
             while not isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
                 parent = parents[parent]
-            held += [parents[each] for each in loads.pop(parent.name, ())]
+            made_by = [parents[each] for each in loads.pop(parent.name, ())]
+            if not all(isinstance(each, ast.Call) and last_name(each.func) == parent.name for each in made_by):
+                return []
+            held += made_by
         elif not isinstance(parent, ast.Expr):
             return []
         if "" in new:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _PERHAPS = (ast.If, ast.Match, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -23,7 +24,7 @@ def functions(tree: ast.Module) -> dict[str, _Function]:
 
 def surely_run(tree: ast.Module) -> set[ast.AST]:
     """Return the nodes that are run whenever the file is: none below a condition, a loop or a handler, or called only there."""
-    own, found, pending = functions(tree), set[ast.AST](), list[ast.AST]([tree])
+    own, found, pending = functions(tree), set[ast.AST](), [*_to_an_end(tree.body)]
     while pending:
         node = pending.pop()
         if node in found:
@@ -32,7 +33,7 @@ def surely_run(tree: ast.Module) -> set[ast.AST]:
         if isinstance(node, _Function):
             pending += [*node.decorator_list, *node.args.defaults]
         elif isinstance(node, ast.If) and "__name__" in map(last_name, ast.walk(node.test)):
-            pending += node.body
+            pending += _to_an_end(node.body)
         elif isinstance(node, ast.If | ast.IfExp | ast.While):
             pending.append(node.test)
         elif isinstance(node, ast.For):
@@ -44,8 +45,17 @@ def surely_run(tree: ast.Module) -> set[ast.AST]:
         for name in (
             {last_name(each) for each in (node.func, *node.args)} & own.keys() if isinstance(node, ast.Call) else ()
         ):
-            for each in own[name].body:
-                pending.append(each)
-                if any(isinstance(inner, ast.Return) for inner in ast.walk(each)):
-                    break  # What follows may not be run.
+            pending += _to_an_end(own[name].body)
     return found
+
+
+def _to_an_end(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield statements up to one that may return or exit, after which the others may not be run."""
+    for each in body:
+        yield each
+        if not isinstance(each, _Function | ast.ClassDef) and any(
+            isinstance(inner, ast.Return)
+            or (isinstance(inner, ast.Call) and last_name(inner.func) in ("exit", "_exit"))
+            for inner in ast.walk(each)
+        ):
+            return
