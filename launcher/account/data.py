@@ -120,10 +120,9 @@ def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
         if error.is_unauthenticated:
             raise
         return  # The job reads it, by a role that may do more than you.
-    found = _signature_of_other(form, head, whole=is_bundled(subject.draft))
-    if found is not None and (
-        is_bundled(subject.draft) or not found.what.startswith("compressed")
-    ):  # which scripts can read
+    is_ours = is_bundled(subject.draft)
+    found = _signature_of_other(form, head, whole=is_ours)
+    if found is not None and (is_ours or not found.is_compressed):  # which other scripts may read
         said = f"by content_type {written!r}" if written else "without a content_type"
         as_what = "each object is one sample" if form == OBJECTS else f"it is {form.name}"
         message = f"s3://{place.bucket}/{keys[0]} is {found.what}, but {said} {as_what}; {found.remedy}"

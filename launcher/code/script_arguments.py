@@ -220,14 +220,16 @@ def _calls_on(made: ast.Call, tree: ast.Module) -> list[tuple[str, ast.Call]]:
             new = [each.id if isinstance(each, ast.Name) else "" for each in parent.targets]
         elif isinstance(parent, ast.AnnAssign | ast.NamedExpr):
             new = [last_name(parent.target)]
-        elif isinstance(parent, ast.Call) and last_name(parent.func) in own:
+        elif isinstance(parent, ast.Call) and node in parent.args and last_name(parent.func) in own:
             takes = [each.arg for each in own[last_name(parent.func)].args.args if each.arg not in ("self", "cls")]
-            new = takes[parent.args.index(node) :][:1] or [""]  # type: ignore[arg-type]
+            new = takes[parent.args.index(node) :][:1] or [""]
         elif isinstance(parent, ast.keyword) and last_name(getattr(parents[parent], "func", None)) in own:
             of = own[last_name(getattr(parents[parent], "func", None))].args
             new = [parent.arg or "" if parent.arg in {each.arg for each in (*of.args, *of.kwonlyargs)} else ""]
         elif isinstance(parent, ast.Return):
             while not isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+                if parent not in parents:
+                    return []  # outside of any function
                 parent = parents[parent]
             made_by = [parents[each] for each in loads.pop(parent.name, ())]
             if not all(isinstance(each, ast.Call) and last_name(each.func) == parent.name for each in made_by):

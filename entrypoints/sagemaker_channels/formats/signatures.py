@@ -27,6 +27,7 @@ class Signature(NamedTuple):
     what: str
     remedy: str = _DELETE
     has_samples: bool = False  # certainly many, in one of our formats
+    is_compressed: bool = False
 
 
 _SIGNATURES = (
@@ -49,10 +50,10 @@ _SIGNATURES = (
     Signature(0, (b"PK\3\4",), "a zip archive", _SET.format(_ZIP)),
     Signature(0, (b"\x0a\x23\xd7\xce",), "RecordIO", _SET.format("application/x-recordio"), True),
     Signature(0, (b"PAR1\x15",), "a Parquet file", _SET.format("application/x-parquet"), True),
-    Signature(0, (b"\x1f\x8b\x08",), "compressed by gzip", "store the objects uncompressed"),
-    Signature(0, (b"\x28\xb5\x2f\xfd",), "compressed by Zstandard", _UNZIP),
-    Signature(0, (b"\xfd7zXZ\0",), "compressed by xz", _UNZIP),
-    Signature(0, (b"BZh91AY&SY",), "compressed by bzip2", _UNZIP),
+    Signature(0, (b"\x1f\x8b\x08",), "compressed by gzip", "store the objects uncompressed", is_compressed=True),
+    Signature(0, (b"\x28\xb5\x2f\xfd",), "compressed by Zstandard", _UNZIP, is_compressed=True),
+    Signature(0, (b"\xfd7zXZ\0",), "compressed by xz", _UNZIP, is_compressed=True),
+    Signature(0, (b"BZh91AY&SY",), "compressed by bzip2", _UNZIP, is_compressed=True),
 )
 
 

@@ -108,6 +108,8 @@ def test_type_bool_takes_false_for_true() -> None:
     [
         ("parser.parse_args()", "parser.parse_args([])"),
         ("parser.parse_args()", "start(parser)"),
+        ("parser.parse_args()", "parser.parse_args(); return parser"),
+        ("parser.parse_args()", "parser.parse_args(); add_data()(parser)"),
         ("parser.parse_args()", "add_more(parser); parser.parse_args()"),
         ("parser.parse_args()", "import tools; tools.add(parser=parser); parser.parse_args()"),
         ('"--amp"', "name"),
