@@ -37,6 +37,7 @@ _ROOT_CAUSES = (  # of torchrun and of mpirun, which names a rank `[[12,1],3]` o
         r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
     ),
     re.compile(r"^ +Process name: \[.*,(?P<rank>\d+)\]\n +Exit code: +(?P<code>\d+)$", re.MULTILINE),
+    re.compile(r"noticed that process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on\s+signal (?P<signal>\d+)"),
 )
 
 
@@ -49,7 +50,9 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
     lines = re.split(r"\r\n?|\n", stderr)  # A progress bar ends its lines with \r, and a traceback may follow it.
     root = next(filter(None, (cause.search(stderr) for cause in _ROOT_CAUSES)), None)
     if root is not None:
-        program, exit_code = f"rank {root['rank']} of {program}", shell_code(int(root["code"]))
+        of_root = root.groupdict()
+        program = f"rank {root['rank']} of {program}"
+        exit_code = shell_code(int(of_root["code"]) if "code" in of_root else -int(of_root["signal"]))
         lines = _without_launcher(lines)
         marked = [line for line in lines if line.startswith(f"[rank{root['rank']}]:")]
         lines = marked if any(_TRACEBACK in line for line in marked) else lines

@@ -76,6 +76,24 @@ def test_exception_before_an_abort_at_exit_is_the_reason(tmp_path: Path) -> None
     assert other.startswith("train.py was ended by SIGABRT (exit code 134)\n\nTraceback")
 
 
+def test_exception_before_an_abort_under_mpirun_is_that_of_the_rank_that_it_names() -> None:
+    stderr = """\
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/opt/ml/code/train.py", line 11, in <module>
+[rank1]: ValueError: too many
+terminate called without an active exception
+[rank0]: Traceback (most recent call last):
+[rank0]: RuntimeError: Connection closed by peer
+--------------------------------------------------------------------------
+prterun noticed that process rank 1 with PID 28601 on node algo-1 exited on
+signal 6 (Aborted).
+--------------------------------------------------------------------------
+"""
+    assert failure_text("mpirun", 134, stderr).startswith("ValueError: too many\n\nTraceback (most recent")
+    killed = failure_text("mpirun", 137, stderr.replace("signal 6 (Aborted)", "signal 9 (Killed)"))
+    assert killed.startswith("rank 1 of mpirun was ended by SIGKILL (exit code 137); the machine may")
+
+
 def test_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
     script = "def deep(n):\n    raise ValueError('x' * 300) if n == 0 else deep(n - 1) or None\ndef a(n):\n    b(n)\n"
     script += "def b(n):\n    a(n - 1) if n else deep(0)\na(20)\n"

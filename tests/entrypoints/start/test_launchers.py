@@ -129,7 +129,7 @@ def test_failure_of_a_connected_worker_precedes_the_launchers_summary(launcher: 
     number = 1 if launcher == "mpirun" else 2  # which alone has the lines of all ranks
     exit_code, _, errors = results[number - 1]
     text = str(failure(tmp_path / f"algo-{number}"))
-    assert exit_code == 1, errors
+    assert exit_code in (1, 134), errors  # gloo may abort after an exception, which mpirun passes on
     assert text.startswith("ValueError: rank one's own reason\n\nTraceback (most recent call last):\n")
     assert len(text) <= contract.FAILURE_LIMIT and "elastic" not in text
 
