@@ -54,8 +54,7 @@ _ROOM = 1.25  # times the data: the suggested volume size
 
 def prefixes(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:
     """Is there data below every prefix, and only the intended data?"""
-    # None if the script reads the channel itself.
-    entry = next((each for each in subject.draft.entries if each.whole == path[: len(each.whole)]), None)
+    entry = _entry_of(subject, path)
     found = listing(subject, place)
     if found.count == 0 and not found.markers:
         names, meant = near(subject, place)
@@ -99,20 +98,25 @@ def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Prob
     yield Problem(path, f"{found.place} {also}; {remedy}", "prefix-siblings")
 
 
+def _entry_of(subject: Subject, path: SpecPath) -> Entry | None:
+    """Return the channel that a prefix belongs to; None if the script reads it itself."""
+    return next((each for each in subject.draft.entries if each.whole == path[: len(each.whole)]), None)
+
+
 def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:
     """Is the first object below every prefix in the format that the channel's content type says?"""
-    entry = next((each for each in subject.draft.entries if each.whole == path[: len(each.whole)]), None)
+    entry, is_ours = _entry_of(subject, path), is_bundled(subject.draft)
     if entry is not None:
         at, written = entry.path("ContentType"), entry.get("ContentType")
     else:
         at, written = (*path[:-1], "content_type"), subject.draft.spec.all_channels[str(path[1])].content_type
-    if not written and not is_bundled(subject.draft):
-        return  # The script decides.
-    is_wrapped = entry is not None and entry.get("RecordWrapperType") == "RecordIO"  # by SageMaker, not as it is stored
     try:
-        form = format_of(written) if written and not is_wrapped else OBJECTS
+        form = format_of(written)
     except ChannelError:  # such as `libsvm`, which XGBoost reads
         return
+    is_wrapped = entry is not None and entry.get("RecordWrapperType") == "RecordIO"
+    if not is_ours and (form == OBJECTS or is_wrapped):
+        return  # The script decides, or the content type may be that of SageMaker's records, not of what is stored.
     keys = [key for key in first_keys(subject.try_to_ask, place) if not is_clutter(key)]
     try:
         head = some_bytes(subject, S3Location(place.bucket, keys[0]), f"0-{SIZE - 1}") if keys else b""
@@ -120,8 +124,7 @@ def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
         if error.is_unauthenticated:
             raise
         return  # The job reads it, by a role that may do more than you.
-    is_ours = is_bundled(subject.draft)
-    found = _signature_of_other(form, head, whole=is_ours)
+    found = _signature_of_other(form, head)
     if found is not None and (is_ours or not found.is_compressed):  # which other scripts may read
         said = f"by content_type {written!r}" if written else "without a content_type"
         as_what = "each object is one sample" if form == OBJECTS else f"it is {form.name}"
@@ -129,10 +132,10 @@ def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
         yield Problem(at if written else path, message, "content-type-other")
 
 
-def _signature_of_other(form: Format, head: bytes, *, whole: bool) -> Signature | None:
-    """Return what an object certainly is whose first bytes are not of its format; `whole`: also one that is many samples."""
+def _signature_of_other(form: Format, head: bytes) -> Signature | None:
+    """Return what an object certainly is whose first bytes are not of its format; of whole objects, one of many samples."""
     if form == OBJECTS:
-        return shard_in(head) if whole else None
+        return shard_in(head)
     found = found_in(head)
     try:
         next(form.split(BytesIO(head)), None)

@@ -49,7 +49,7 @@ tensor_board_output_config: {s3_output_path: s3://out/boards/}
 channels:
   copied: s3://data/train/
   kept: s3://data/kept/
-  mounted: {s3_uri: s3://data/train/, input_mode: FastFile}
+  mounted: {s3_uri: s3://data/train/, input_mode: FastFile, content_type: text/csv}
   streamed: {s3_uri: s3://data/train/, input_mode: Pipe}
   wrapped: {s3_uri: s3://data/train/, input_mode: Pipe, content_type: text/csv, record_wrapper_type: RecordIO}
   shared: {s3_uri: s3://data/train/, s3_data_distribution_type: ShardedByS3Key}

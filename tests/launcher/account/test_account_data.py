@@ -60,6 +60,17 @@ def test_data_that_an_algorithm_or_a_script_can_read_is_not_warned_of(
     assert not checked(f"channels: {{train: {{s3_uri: s3://data/other/, {channel}}}}}").problems
 
 
+def test_shards_that_sagemaker_wraps_are_read_by_their_content_type(aws: aws_stand_in.StandIn) -> None:
+    put(with_data(aws), "shards/1", body=bytes(257) + b"ustar\0" + bytes(249))
+    channel = (
+        "{s3_uri: s3://data/shards/, content_type: application/x-tar, input_mode: Pipe, record_wrapper_type: RecordIO}"
+    )
+    code = "code: {entry_point: entrypoints/read_channels.py}\n"
+    assert checked(f"{code}channels: {{train: {channel}}}").problems == []
+    report = checked(f"{code}channels: {{train: {channel.replace('x-tar', 'x-parquet')}}}")
+    assert [each.code for each in report.problems] == ["content-type-other"]
+
+
 def test_ignored_codes_are_not_reported_even_errors(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     gone = "channels: {train: s3://dota/train/}"
