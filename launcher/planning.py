@@ -28,6 +28,7 @@ from launcher.rules.codes import without_ignored
 from launcher.rules.job.code import goes_by_toolkit
 from launcher.spec.aws_model import REQUEST, shapes, shown, violations
 from launcher.spec.job import JobSpec
+from launcher.spec.model import mapping_at
 from launcher.spec.own_keys import Code
 from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import FORMS
@@ -52,7 +53,7 @@ class Plan:
 
     def __repr__(self) -> str:
         """The job in a line, without its settings, which may be secret."""
-        resources = _mapping(self.request, "ResourceConfig")
+        resources = mapping_at(self.request, ("ResourceConfig",))
         groups = resources.get("InstanceGroups") or [resources] * ("InstanceType" in resources)
         hosts = [f"{each.get('InstanceCount', 1)} x {each.get('InstanceType')}" for each in groups]
         channels = [f"channels {', '.join(self.spec.all_channels)}"] if self.spec.all_channels else []
@@ -210,23 +211,17 @@ def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[Pr
         for name, value in added.items():
             for each in violations(value, settings["value"]["shape"]):
                 yield Problem(("code",), f"adds {member}.{name}, which {each.message}", each.code)
-        given = _mapping(request, member)
+        given = mapping_at(request, (member,))
         if len({**given, **added}) > settings["max"] >= len(given):
             what = f"adds to {member}, which then has more than the {settings['max']} entries that AWS allows"
             yield Problem(("code",), f"{what}; delete some", "aws-max")
-
-
-def _mapping(request: dict[str, Any], member: str) -> dict[str, Any]:
-    """Return a member of a request if it is a mapping, and else an empty one."""
-    given = request.get(member)
-    return given if isinstance(given, dict) else {}
 
 
 def _place(code: Code, request: dict[str, Any]) -> str:
     """Return the folder in S3 for all versions of the code; empty if the request has no valid one, which a rule reports."""
     if code.s3_uri is not None:
         return code.s3_uri
-    output = _mapping(request, "OutputDataConfig").get("S3OutputPath")
+    output = mapping_at(request, ("OutputDataConfig",)).get("S3OutputPath")
     return f"{output.rstrip('/')}/code" if isinstance(output, str) and not any(violations(output, "S3Uri")) else ""
 
 
@@ -280,7 +275,7 @@ def boot_arguments(code: Code) -> list[str]:
 def _toolkit_settings(code: Code, request: dict[str, Any], uri: str) -> dict[str, dict[str, str]]:
     """Return the settings by which the sagemaker-training toolkit finds the code, for jobs that have no channel left."""
     bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
-    inherited = _mapping(request, "Environment").get("PYTHONPATH")
+    inherited = mapping_at(request, ("Environment",)).get("PYTHONPATH")
     environment = {"PYTHONPATH": f"{bundle}:{inherited}" if inherited else bundle}
     program = str(code.entry_point)
     if code.command is not None or code.arguments != FORMS[0]:  # which the toolkit does not know

@@ -12,6 +12,7 @@ from typing import Any
 from launcher.code.script_arguments import arguments_of
 from launcher.code.source import last_name, surely_run
 from launcher.errors import Problem, SpecPath, nearest
+from launcher.spec.model import mapping_at
 from launcher.spec.own_keys import Code
 from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import command_line_arguments, decoded
@@ -52,9 +53,7 @@ def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]
             python = f"{sys.version_info[0]}.{sys.version_info[1]}"
             yield Problem(at, f"{name}{line} is no Python {python}: {reason}; correct it", "script-syntax")
         return
-    given, variables = (
-        each if isinstance(each, dict) else {} for each in map(request.get, ("HyperParameters", "Environment"))
-    )
+    given, variables = (mapping_at(request, (member,)) for member in ("HyperParameters", "Environment"))
     inputs = request.get("InputDataConfig")
     entries = [each for each in inputs if isinstance(each, dict)] if isinstance(inputs, list) else []
     channels = [str(each["ChannelName"]) for each in entries if "ChannelName" in each]

@@ -65,3 +65,9 @@ def value_at(value: Any, path: SpecPath) -> Any:
         else:
             value = value.get(part) if isinstance(value, dict) else getattr(value, str(part), None)
     return value
+
+
+def mapping_at(value: Any, path: SpecPath) -> dict[str, Any]:
+    """Return the mapping at a path of a request; an empty one if nothing, or something else, is there."""
+    found = value_at(value, path)
+    return found if isinstance(found, dict) else {}
