@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
 
-from sagemaker_channels.errors import corrupt
+from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Read
@@ -44,14 +44,18 @@ def _contents(stream: ByteStream, key: str | None) -> Iterator[bytes]:
             if not data and not content:
                 raise zlib.error("it ends inside a member")
         except zlib.error as error:
-            damage = corrupt(key, offset, f"the gzip stream is damaged or cut: {error}")
-            damage.is_final = True
-            raise damage from None
+            raise _damaged(key, offset, error) from None
         inside, rest = not member.eof, member.unconsumed_tail
         if member.eof:
             rest, member = member.unused_data, zlib.decompressobj(_WITH_HEADER)
         if content:
             yield content
+
+
+def _damaged(key: str | None, offset: int, error: zlib.error) -> CorruptError:
+    damage = corrupt(key, offset, f"the gzip stream is damaged or cut: {error}")
+    damage.is_final = True
+    return damage
 
 
 class Gunzip:

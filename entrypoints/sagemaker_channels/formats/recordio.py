@@ -113,12 +113,18 @@ def unwrapped(
         try:
             yield from split(BytesIO(payload), None)
         except ChannelError as error:
-            located = type(error)(f"object at byte {offset} of the Pipe, {error}")
-            if not isinstance(located, CorruptError):
-                raise located from error.__cause__
-            located.position, located.__cause__ = offset, error.__cause__
-            damage.skip(located)
+            text = f"object at byte {offset} of the Pipe, {error}"
+            if not isinstance(error, CorruptError):
+                raise type(error)(text) from error.__cause__
+            damage.skip(_located(error, text, offset))
         offset = cursor.position
+
+
+def _located(error: CorruptError, text: str, offset: int) -> CorruptError:
+    """Return an error with another text and position."""
+    located = type(error)(text)
+    located.position, located.__cause__ = offset, error.__cause__
+    return located
 
 
 def is_own(head: bytes) -> bool:

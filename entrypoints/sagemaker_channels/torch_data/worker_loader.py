@@ -171,7 +171,10 @@ class WorkerLoader(PositionedLoader):
     def _loop(self, end: Callable[[], object]) -> Generator[Any, None, None]:
         for made in super().__iter__():
             if isinstance(made, ChannelError):
-                raise made
+                try:
+                    raise made
+                finally:
+                    del made  # Its traceback has this frame: that circle would keep the dataset and the workers.
             reader, state, batch = made
             self._move(reader, partial(_as_it_is, state))
             del made

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from format_channels import lines_channel
+from patience import wait_for
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
@@ -243,3 +247,18 @@ def test_worker_that_begins_late_after_a_left_loop_reads_the_same_epoch(tmp_path
     time.sleep(1.5)  # Worker 0 ends; worker 1 is not asked for its last batches.
     assert dataset.epoch == 0
     assert len({*texts(loader)}) == 63
+
+
+def test_failed_loop_is_freed_without_the_garbage_collector(environment: Environment) -> None:
+    loader = WorkerLoader(
+        ChannelDataset("lines", format="recordio", environment=environment), 4, collate_fn=as_list, **HOW["2"]
+    )
+    alive = weakref.ref(loader.dataset)
+    gc.disable()
+    try:
+        with suppress(ChannelError):
+            list(loader)
+        del loader
+        wait_for(lambda: alive() is None)
+    finally:
+        gc.enable()
