@@ -30,7 +30,7 @@ from launcher.spec.names import job_name
 
 if TYPE_CHECKING:
     from launcher.account.results import Report
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.jobs.follow import View
     from launcher.jobs.outcome import Outcome
     from launcher.jobs.submission import Submitted
@@ -248,7 +248,7 @@ def follow(
 
 def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account]:
     """Return a job's name and its account."""
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
     if isinstance(job, str):
         return job, account or Account()
@@ -257,7 +257,7 @@ def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account
 
 def _opened(plan: Plan, account: Account | None) -> Account:
     """Return the account, which from now on masks the plan's secrets in its messages. Raises SpecError if the team forbids it."""
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.jobs.submission import mask_settings, require_allowed
 
     account = account or Account(region=plan.spec.region, profile=plan.spec.profile)

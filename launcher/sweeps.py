@@ -35,7 +35,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.names import MAX_LENGTH, beginning
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.jobs.outcome import Outcome
     from launcher.local.workspace import LocalOptions
 
@@ -99,7 +99,7 @@ def sweep(
     jobs = members(read, combinations, name, as_set=partial(json.dumps, default=str))  # JSON is YAML: "no" stays a text
     if local is not None:
         return rows(jobs, run_here(jobs, local))
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
     account = Account(region=jobs[0].plan.spec.region, profile=jobs[0].plan.spec.profile)
     return rows(jobs, run_there(jobs, account, Console(), max_parallel, agree="sweep(..., yes=True)", agreed=yes))

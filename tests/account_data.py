@@ -12,7 +12,7 @@ import launcher
 from launcher.account import CHECKS as ALL_CHECKS
 from launcher.account.check import Check
 from launcher.account.results import Report, check_account
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.errors import dotted
 from patience import PATIENCE
 

@@ -15,7 +15,7 @@ import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
 from launcher.account.results import Report, check_account
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from patience import PATIENCE
 
 CHECKS = tuple(check for check in ALL_CHECKS if check not in account_data.CHECKS)

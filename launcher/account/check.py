@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import concurrently, settle
 from launcher.errors import Problem, RefusedError, SpecPath
 from launcher.request.view import Draft

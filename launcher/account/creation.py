@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
-from launcher.aws.account import AwsError
 from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
+from launcher.aws.session import AwsError
 from launcher.errors import Problem, SpecPath, did_you_mean, first_names
 from launcher.jobs.batch_queue import KIND
 from launcher.jobs.lookup import name_taken

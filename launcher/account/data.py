@@ -28,7 +28,7 @@ from launcher.account.stored_objects import (
     near,
     some_bytes,
 )
-from launcher.aws.account import AwsError
+from launcher.aws.session import AwsError
 from launcher.console import duration, human_bytes
 from launcher.errors import Problem, SpecPath, first_names
 from launcher.request.instance_types import instance_type

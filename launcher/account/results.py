@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from launcher.account import CHECKS
 from launcher.account.check import Check, Note, Subject, why_not
-from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.aws.code_upload import expect_owners
 from launcher.aws.refusals import REMEDY
+from launcher.aws.session import Account, AwsError, CredentialsError
 from launcher.aws.threads import start
 from launcher.console import Console
 from launcher.errors import Problem, RefusedError, dotted, in_file_order, place_order

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
 from launcher.account.needs import ARN, ROLE, Context, Need, described_role, needs, own_role
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import Problem, RefusedError, SpecPath, first_names, nearest
 from launcher.spec.names import place_of_name

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from launcher.account.check import Subject
 from launcher.account.vpc import closed, described, known_subnets, vpc_id, zone
-from launcher.aws.account import AwsError
+from launcher.aws.session import AwsError
 from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean, dotted, first_names
 from launcher.request.view import Entry
 from launcher.rules.channels.uris import uris

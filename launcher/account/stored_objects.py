@@ -18,7 +18,7 @@ from typing import Any
 
 from launcher.account.check import Subject
 from launcher.account.storage import as_folder, channels
-from launcher.aws.account import AwsError
+from launcher.aws.session import AwsError
 from launcher.aws.threads import concurrently
 from launcher.console import human_bytes
 from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean

@@ -12,7 +12,7 @@ import hashlib
 import io
 from functools import partial
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import start
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError

@@ -19,7 +19,7 @@ from launcher.s3.uri import S3Location, parse_s3_uri
 
 if TYPE_CHECKING:
     from launcher.account.check import Subject
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.survey.channels import Channel
 
 folders_option = options.many(

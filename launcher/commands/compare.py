@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.commands import options
 from launcher.commands.diff import as_text, differences, ran_request, shown_value

@@ -29,7 +29,7 @@ from launcher.spec.model import value_at
 from launcher.spec.team import OUTPUT, Team
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.survey.draft import Places
 
 _REGION, _NO_ACCOUNT = "us-east-1", "123456789012"

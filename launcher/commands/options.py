@@ -26,7 +26,7 @@ from launcher.parsing.spec_text import is_spec
 from launcher.quantities import A_DURATION, seconds_of
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
 INTERRUPTED = 130
 MAX_COMPLETION_SECONDS = 3.0  # that a user waits for the names of jobs
@@ -116,7 +116,7 @@ def _job_names(context: click.Context, parameter: click.Parameter, typed: str) -
     """Offer the latest training jobs of the account, after `stop` and `exec` only running ones, if AWS answers in time."""
     from concurrent.futures import TimeoutError as TooLate
 
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.aws.threads import start
     from launcher.jobs.lookup import jobs
     from launcher.local.runs import run_names
@@ -206,7 +206,7 @@ def plot_option(what: str) -> _Decorator:
 
 def open_account(region: str | None, profile: str | None) -> Account:
     """Open the account; on a terminal, ask the user to renew credentials that AWS does not accept."""
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
     return Account(region=region, profile=profile, on_expired=_ask_for_credentials if sys.stdin.isatty() else None)
 

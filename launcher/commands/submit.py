@@ -26,7 +26,7 @@ from launcher.spec.model import value_at
 from launcher.spec.team import OUTPUT
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.sweeps import Member
 
 _FOLLOWED = ("stop_on_exit", "on_end")

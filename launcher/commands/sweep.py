@@ -16,7 +16,7 @@ from launcher.errors import InputError
 from launcher.parsing.layers import partition
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
     from launcher.parsing.layers import Assignment
     from launcher.sweeps import Member
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
 HOME_REGION = "us-east-1"  # has the most known prices
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.errors import InputError, RefusedError, did_you_mean_path
 from launcher.importing.accelerate import NOTE, spec_of_accelerate
 from launcher.importing.from_request import spec_of

@@ -22,7 +22,7 @@ from secrets import token_hex
 from typing import Any
 from urllib.parse import parse_qsl
 
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.importing import run_script

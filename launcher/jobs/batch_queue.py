@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.spec.own_keys import Queue
 
 KIND = "SAGEMAKER_TRAINING"  # serviceJobType, and the type of a queue for such jobs

@@ -18,7 +18,7 @@ from functools import partial
 from heapq import merge
 from typing import Any, NamedTuple
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError, did_you_mean
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.batch_queue import as_training_job, find_service_job
 from launcher.jobs.lines import AGAIN

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.jobs.lines import check_host

@@ -18,8 +18,8 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
-from launcher.aws.account import Account, AwsError
 from launcher.aws.code_upload import upload_code
+from launcher.aws.session import Account, AwsError
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecError, SpecPath
 from launcher.jobs.batch_queue import as_requested, find_service_job, submission_request

@@ -16,7 +16,7 @@ from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
 Lines = dict[str, Line]  # by path, in the order of their list
 ENDINGS = (".jpeg", ".jpg", ".png")  # im2rec's; the built-in image classification reads no others

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.errors import RefusedError
 from launcher.local.channels.stores import Store
 from launcher.local.state import LocalRun

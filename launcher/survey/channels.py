@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from launcher.account.check import Subject
 from launcher.account.storage import connectors, hosts_that_share, place_of
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean
 from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects

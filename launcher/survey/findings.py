@@ -13,7 +13,7 @@ from launcher.advice.facts import Advice, Inventory, Observed, Shards, Use
 from launcher.advice.prediction import predict
 from launcher.advice.recommendation import recommend
 from launcher.advice.text import advice_as_data, advice_as_text, inventory_as_text
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.console import Console, counted
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of

@@ -14,7 +14,7 @@ from launcher.account.storage import as_folder
 from launcher.advice.facts import Inventory, Use
 from launcher.advice.prediction import predict
 from launcher.advice.ways import WAYS
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.errors import InputError, did_you_mean_path
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.survey.channels import Channel, objects_of

@@ -10,7 +10,7 @@ from typing import Any
 from launcher.account.check import Subject
 from launcher.account.data import disk_space
 from launcher.advice.facts import ANSWERS, Use
-from launcher.aws.account import AwsError
+from launcher.aws.session import AwsError
 from launcher.cost.estimate import estimate
 from launcher.errors import InputError, did_you_mean
 from launcher.quantities import bytes_of, seconds_of

@@ -18,7 +18,7 @@ from launcher.lists.list_files import ENDINGS, Lines
 from sagemaker_channels.samples.lst import Line, parse_lst
 
 if TYPE_CHECKING:
-    from launcher.aws.account import Account
+    from launcher.aws.session import Account
 
 CLASS_FILE = "classes.txt"
 _MOST = 10  # examples that a person reads; --json has all

@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from launcher.aws.account import Account, CredentialsError
+from launcher.aws.session import Account, CredentialsError
 from launcher.errors import RefusedError
 from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects
 from launcher.local.channels.selection import S3Object, list_objects

@@ -17,7 +17,7 @@ from launcher.account.needs import MADE_UP
 from launcher.account.policies import surely_denies
 from launcher.account.results import check_account, subject_of
 from launcher.account.role import may_assume, may_name, statements
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.request.instance_types import instance_type
 from patience import PATIENCE
 

@@ -76,7 +76,7 @@ def test_process_ends_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path
     spec = tmp_path / "job.yaml"
     spec.write_text(f"{BASE}{CHANNEL}\n")
     code = (
-        "import launcher, sys; from launcher.aws.account import Account; from launcher.account.results import check_account\n"
+        "import launcher, sys; from launcher.aws.session import Account; from launcher.account.results import check_account\n"
         "from launcher.account import CHECKS\n"
         "report = check_account(launcher.plan(sys.argv[1]), Account(), checks=CHECKS[:2], deadline=1.0)\n"
         "print(report.results[0].status)"

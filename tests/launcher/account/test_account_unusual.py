@@ -23,7 +23,7 @@ from account_world import (
     nothing,
 )
 from launcher.account.results import check_account
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from patience import PATIENCE
 from served_bucket import serve
 

@@ -13,7 +13,7 @@ from account_data import CHANNEL, checked, with_data
 from aws_stand_in import StandIn
 from aws_stand_in_calls import ASKED
 from launcher.account import CHECKS
-from launcher.aws.account import Account, AwsError, CredentialsError
+from launcher.aws.session import Account, AwsError, CredentialsError
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.jobs.submission import submit

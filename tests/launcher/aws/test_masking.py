@@ -13,7 +13,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit

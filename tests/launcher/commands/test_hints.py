@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aws_stand_in import StandIn
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launching import launch
 
 ELSEWHERE = ("--set", "region=eu-west-1", "--set", "image=123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1")

@@ -16,7 +16,7 @@ from botocore.session import get_session
 import launcher
 from aws_stand_in import StandIn
 from forked import LAUNCHER, Forked
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError
 from launcher.jobs.follow import View, follow

@@ -12,7 +12,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from followed_job import job
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.console import Console, duration
 from launcher.errors import RefusedError
 from launcher.jobs.follow import View, follow

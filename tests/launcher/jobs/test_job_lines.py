@@ -12,7 +12,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from followed_job import job
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.console import Console
 from launcher.jobs import lines as job_lines
 from launcher.jobs.follow import ReadLines, View, follow

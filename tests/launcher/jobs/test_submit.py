@@ -17,8 +17,8 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.aws.account import Account
 from launcher.aws.code_upload import upload_code
+from launcher.aws.session import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
 from launcher.jobs.submission import submit

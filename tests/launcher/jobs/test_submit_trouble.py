@@ -14,7 +14,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from forked import LAUNCHER, Forked
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.console import Console
 from launcher.jobs.follow import follow
 from launching import launch

@@ -183,7 +183,7 @@ def test_planning_reads_no_clock_file_or_environment(job: Path) -> None:
     program = """
 import os, sys
 heavy = {"boto3", "botocore", "sagemaker", "torch", "rich", "s3torchconnector", "pathspec"}
-heavy |= {"launcher.aws.account", "difflib", "gzip", "tarfile"}
+heavy |= {"launcher.aws.session", "difflib", "gzip", "tarfile"}
 def audit(event, args):
     if event.startswith("socket.") or event in ("os.mkdir", "os.remove", "os.rename", "subprocess.Popen"):
         raise RuntimeError(f"{event} {args}")

@@ -19,7 +19,7 @@ from launcher import bundled
 from launcher.account import CHECKS
 from launcher.account.results import subject_of
 from launcher.advice.ways import WAYS
-from launcher.aws.account import Account, AwsError
+from launcher.aws.session import Account, AwsError
 from launcher.errors import InputError
 from launcher.importing import imports
 from launcher.parsing.parser import parse_spec

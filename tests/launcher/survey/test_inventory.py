@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aws_stand_in import StandIn
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.errors import InputError, RefusedError
 from launcher.local.channels.objects import RemoteObjects
 from launcher.s3.uri import S3Location

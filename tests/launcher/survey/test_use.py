@@ -10,7 +10,7 @@ from launcher import bundled
 from launcher.account.check import Subject
 from launcher.account.results import subject_of
 from launcher.advice.facts import Use
-from launcher.aws.account import Account
+from launcher.aws.session import Account
 from launcher.errors import InputError, RefusedError
 from launcher.rules.examples import laid_over_base
 from launcher.survey.channels import channels_of
