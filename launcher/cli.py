@@ -22,7 +22,7 @@ from launcher import __version__, bundled
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_error, show_problems
-from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
+from launcher.errors import LaunchError, ProblemsError, did_you_mean
 from launcher.parsing.spec_text import is_spec
 from launcher.unknown_words import A_SPEC, no_such_option, options_of, remedy
 
@@ -61,8 +61,7 @@ class _SpecOrCommand(click.Group):
             # Before the spec, --local has done its work here, and has no value.
             args = ["local", *args[2 if args[1] == "--local" and any(map(is_spec, args[2:3])) else 1 :]]
         if args[0] not in COMMANDS:
-            near = remedy(args) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], COMMANDS)
-            raise click.UsageError(f"{args[0]!r} is neither a command nor {A_SPEC}{near}", ctx)
+            raise click.UsageError(f"{args[0]!r} is neither a command nor {A_SPEC}{remedy(args)}", ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:

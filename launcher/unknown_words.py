@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 import click
 
 from launcher.commands import COMMANDS
-from launcher.errors import dotted, nearest
+from launcher.errors import did_you_mean_path, dotted, nearest
 from launcher.parsing.spec_text import is_spec
 
 A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
@@ -37,7 +37,7 @@ MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
 
 
 def remedy(args: Sequence[str]) -> str:
-    """Return what to write in place of a first word that is neither a command nor a spec; empty if that is unknown."""
+    """Return what to write in place of a first word that is neither a command nor a spec; empty if no word is near."""
     word, spec = args[0], " ".join(each for each in args[1:] if is_spec(each)) or "job.yaml"
     if word in MEANT:
         return f"; write {MEANT[word].format(spec)}"
@@ -45,7 +45,9 @@ def remedy(args: Sequence[str]) -> str:
         folder, _, name = word.rpartition("/")
         key = f"code: {{directory: {folder or '.'}, entry_point: {name}}}"
         return f"; name a script in the spec, by {key}, and write launch {spec}"
-    return ""
+    near = nearest(word, [*COMMANDS, *MEANT])
+    meant = MEANT.get(str(near), str(near)).format(spec)
+    return did_you_mean_path(word, is_spec) or (f"; did you mean {meant}?" if near else "")
 
 
 def no_such_option(error: click.NoSuchOption) -> str:
