@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.commands import options
-from launcher.commands.diff import as_text, differences, ran_request, shown_value
 from launcher.commands.jobs import as_data, is_local, print_jobs
 from launcher.console import Console, print_line
 from launcher.errors import InputError, RefusedError, dotted
@@ -20,6 +19,7 @@ from launcher.jobs.lookup import describe, jobs_with_settings, tags_of
 from launcher.jobs.metrics import Series
 from launcher.jobs.outcome import plain_data
 from launcher.local.runs import RUNS_FOLDER, lines_of, local_run, local_runs
+from launcher.request.differences import as_text, differences, ran_request, shown_value
 from launcher.sweeps import TAG, sweep_of
 
 _AT_ONCE = 8  # jobs whose lines are read
@@ -118,7 +118,7 @@ def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _J
 def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, Any]]:
     """Return the value of each job by the settings that differ among them; of tags, if those of all are known."""
     first, *others = jobs.values()
-    paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
+    paths = dict.fromkeys(path for other in others for path in differences(first.request, other.request))
     has_tags = all(job.has_tags for job in jobs.values())
     return {
         dotted(path): {name: shown_value(path, job.request, job.shown) for name, job in jobs.items()}
