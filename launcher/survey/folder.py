@@ -33,6 +33,7 @@ _OBJECTS = re.compile(  # by kind
     r".*\.(?:(?P<image>jpe?g|png|gif|bmp|webp|tiff?)|(?P<array>npy|npz)|(?P<audio>wav|flac))(?:\.gz)?", re.I
 )
 _BESIDE_IMAGES = ("masks", "labels", "annotations")  # folders whose files, of any kind, belong to images
+_DESCRIPTION = re.compile(r"data(set)?\.ya?ml", re.I)  # of YOLO: its paths lead to all folders beside it
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
 Files = Mapping[PurePosixPath, list[str]]  # by folder
 Places = dict[PurePosixPath, str | None]  # with the split that a place is named for
@@ -105,7 +106,8 @@ def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath
     """
     data = {folder: _data_in(folder, names) for folder, names in files.items()}
     with_code = {above for folder, names in files.items() if any(map(_is_python, names)) for above in _up(folder)}
-    places = _places(data, with_code)
+    whole = {folder for folder, names in files.items() if any(map(_DESCRIPTION.fullmatch, names))} - with_code
+    places = _places(data, with_code, whole)
     beside = [folder for folder in data if folder not in with_code and not places.keys() & {*_up(folder)}]
     left_over = [folder / each for folder in beside for each in data[folder] if folder / each not in places]
     if len(places) == 1:
@@ -123,11 +125,14 @@ def _channel_name(place: PurePosixPath) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(place.parts)).strip("-")[:60] or "data"
 
 
-def _places(data: Mapping[PurePosixPath, dict[str, str]], with_code: set[PurePosixPath]) -> Places:
+def _places(
+    data: Mapping[PurePosixPath, dict[str, str]], with_code: set[PurePosixPath], whole: set[PurePosixPath]
+) -> Places:
     """Return the folders and files that are channels, each with its split or None.
 
-    A folder or file named like a split is a channel. Other folders are one as a whole, such as those of classes, unless they have
-    Python files, splits, or only folders of different kinds, such as images and masks: then what is in them is looked at.
+    The folders `whole` are channels, and folders and files named like a split. Other folders are one as a whole, such as those of
+    classes, unless they have Python files, splits, or only folders of different kinds, such as images and masks: then what is in
+    them is looked at.
     """
     kinds, inside = defaultdict[PurePosixPath, set[str]](set), defaultdict[PurePosixPath, set[PurePosixPath]](set)
     divided, places = {*with_code}, Places()
@@ -143,7 +148,7 @@ def _places(data: Mapping[PurePosixPath, dict[str, str]], with_code: set[PurePos
     for folder in sorted(kinds):  # a folder before those in it
         split = None if folder in with_code else _SPLITS.get(folder.name.lower())
         is_mixed = not data[folder] and not set.intersection(*(kinds[each] for each in inside[folder] - {folder}))
-        if not places.keys() & {*folder.parents} and (split or not (folder in divided or is_mixed)):
+        if not places.keys() & {*folder.parents} and (split or folder in whole or not (folder in divided or is_mixed)):
             places[folder] = split
     return places
 
@@ -190,7 +195,7 @@ def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
     """Return the URIs of the channels below a prefix, and of its other folders.
 
     Channels are the folders that are named like a split, or all if one has masks or labels, also below folders that are alone, as
-    `images/` may be above `train/` and `val/`; else the prefix itself.
+    `images/` may be above `train/` and `val/`; else the prefix itself, as with a data.yaml, which describes all folders beside it.
 
     Raises:
         InputError: It has files of several splits; the key of a file as a prefix begins other keys, too, and FastFile has none.
@@ -204,7 +209,10 @@ def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
         page = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=here, Delimiter="/")
         below = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
         inside = {PurePosixPath(each).name: f"s3://{bucket}/{each}" for each in below}
-        data = _data_in(PurePosixPath(), [PurePosixPath(each["Key"]).name for each in page.get("Contents", ())])
+        names = [PurePosixPath(each["Key"]).name for each in page.get("Contents", ())]
+        data = _data_in(PurePosixPath(), names)
+        if any(map(_DESCRIPTION.fullmatch, names)):
+            return {"train": f"s3://{bucket}/{here}"}, []
     splits = {_SPLITS.get(name.lower()): uri for name, uri in reversed(inside.items())}
     named = {name: splits[name] for name in _SPLITS.values() if name in splits}
     if not named and any(name.lower() in _BESIDE_IMAGES for name in inside):
