@@ -15,7 +15,7 @@ from launcher.errors import InputError, RefusedError, did_you_mean_path
 from launcher.importing.accelerate import NOTE, spec_of_accelerate
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
-from launcher.importing.sdk_code import packed_code, without_packed_code
+from launcher.importing.sdk_code import packed_code, with_own_code, without_packed_code
 from launcher.importing.shell_text import commands_in
 from launcher.importing.source_text import bytes_of, read_text
 from launcher.importing.tuning import named_jobs, training_jobs
@@ -151,8 +151,8 @@ def _imported(
     name = str(found.request.get("TrainingJobName") or found.keys.get("base_name"))
     keys, note = packed_code(request) if code is None else code[name]
     spec = spec_of(replace(found, request=without_packed_code(request) if keys else request), unknowns)
-    notes = [*found.notes, *filter(None, (note, left_out.get(name)))]
+    spec, own = with_own_code({**spec, "code": keys} if keys else spec)
+    notes = [*found.notes, *filter(None, (note, own, left_out.get(name)))]
     if lost:
         notes.append(f"Left out, since it is unknown as a whole: {', '.join(lost)}")
-    spec = {**spec, "code": keys} if keys else spec
     return Imported(spec, [str(unknowns.written(each)) for each in notes], unknowns.used(serialization.as_yaml(spec)))

@@ -1,7 +1,8 @@
-"""The code that SageMaker's SDK has packed for a job -> `code:` of a spec."""
+"""The code that SageMaker's SDK, or `launch` itself, has packed for a job -> `code:` of a spec."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import posixpath
@@ -12,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from launcher.code.git import COMMIT, DIRTY
 from launcher.spec.model import value_at
+from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import TOOLKIT_PREFIX, decoded
 
 _CHANNELS = {"code", "sm_drivers"}
@@ -75,6 +78,31 @@ def uploaded_data(request: Mapping[str, Any], uploads: Uploads) -> str:
     """Return a note on the channels whose data the script has uploaded, for which nothing is in S3; empty without such channels."""
     names = [name for name, uri in _uris(request).items() if name not in _CHANNELS and uri and uploads.at(uri).exists()]
     return f"Upload the data of {', '.join(names)}: the script's own upload was recorded, not sent" if names else ""
+
+
+def with_own_code(spec: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the spec of a job that `launch` has submitted, with `code:` in place of what that became, and a note on it."""
+    channels, words = dict(spec.get("channels") or {}), spec.get("container_arguments")
+    if not (channel := channels.pop(contract.CODE_CHANNEL, None)) or not words:
+        return spec, ""
+    place = str(channel if isinstance(channel, str) else channel["s3_uri"])
+    boot = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    boot.add_argument("entry_point", nargs="?")
+    for option in ("--requirements", "--argument-style", "--arguments"):
+        boot.add_argument(option)
+    boot.add_argument("--command", nargs=argparse.REMAINDER, default=argparse.SUPPRESS)
+    code = {"directory": "src", **vars(boot.parse_args(words))}
+    if "command" in code:
+        code["command"] = json.loads("".join(code["command"]))
+    parent = place.rstrip("/").rpartition("/")[0]
+    if parent != f"{value_at(spec, ('output_data_config', 's3_output_path'))}".rstrip("/") + "/code":
+        code["s3_uri"] = parent
+    tags = {name: value for name, value in (spec.get("tags") or {}).items() if name not in (COMMIT, DIRTY)}
+    replaced = ("container_entrypoint", "container_arguments", "channels", "tags")
+    kept = {name: value for name, value in spec.items() if name not in replaced}
+    more = {name: value for name, value in (("tags", tags), ("channels", channels)) if value}
+    get = f"mkdir -p src && aws s3 cp {place}{contract.CODE_ARCHIVE} - | tar xz -C src --exclude {contract.BUNDLE_DIR}"
+    return {**kept, **more, "code": code}, f"Get the code: {get}"
 
 
 def _uris(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import launcher
 from aws_stand_in import StandIn
 from launcher.errors import InputError
 from launcher.importing.imports import import_file
+from launcher.rules.examples import laid_over_base
 from launching import launch
 
 ARN = "arn:aws:iam::123456789012:role/Trainer"
@@ -159,6 +160,34 @@ def test_job_of_the_account_is_imported_under_a_base_name(aws: StandIn, tmp_path
         ),
     }
     assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "entry_point: train.py, requirements: requirements.txt, argument_style: json",
+        "command: [torchrun, train.py, 'a b'], arguments: --name=value, s3_uri: s3://mine/elsewhere",
+        "entry_point: entrypoints/read_channels.py",
+    ],
+)
+def test_code_of_a_job_that_launch_has_submitted_is_code_again(
+    keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    Path("src/train.py").touch()
+    Path("src/requirements.txt").touch()
+    manifest = "{s3_uri: s3://mine/a.manifest, input_mode: Pipe, s3_data_type: AugmentedManifestFile, attribute_names: [x], record_wrapper_type: RecordIO}"
+    overlay = f"code: {{directory: src, {keys}}}\nchannels: {{train: s3://mine/train/, more: {manifest}}}"
+    spec = launcher.parse_spec(laid_over_base(overlay), "job.yaml")
+    request = launcher.plan(spec, name="digits").request
+    Path("request.json").write_text(json.dumps({**request, "Tags": [{"Key": "git-commit", "Value": "1f"}]}))
+    found = import_file("request.json")
+    assert found.notes[-1].startswith("Get the code: ")
+    again = launcher.parse_spec(found.as_yaml(), "job.yaml")
+    assert again.code == spec.code
+    assert again.tags is None and again.environment is None
+    assert launcher.plan(again, name="digits").request == request
 
 
 STATE = {"Type": "Task", "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync", "Parameters": REQUEST}
