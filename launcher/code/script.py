@@ -58,8 +58,10 @@ def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]
     entries = [each for each in inputs if isinstance(each, dict)] if isinstance(inputs, list) else []
     channels = [str(each["ChannelName"]) for each in entries if "ChannelName" in each]
     passed = [*map(str, (*given.values(), *variables.values())), str(code.command)]
-    yield from _missing_channels(name, tree, at, channels, variables, passed)
-    words, arguments = _words_after(name, code.command), arguments_of(tree)
+    run = surely_run(tree)
+    for message in _missing_channels(tree, run, channels, variables, passed):
+        yield Problem(at, f"{name} {message}", "script-channel")
+    words, arguments = _words_after(name, code.command), arguments_of(tree, run)
     if words is not None and arguments is not None and code.arguments != "name=value":
         options = {
             key: command_line_arguments({key: decoded(value)}, code.argument_style, code.arguments)
@@ -80,17 +82,15 @@ def _words_after(name: str, command: Command | None) -> list[str] | None:
 
 
 def _missing_channels(
-    name: str,
     tree: ast.Module,
-    at: SpecPath,
+    run: Collection[ast.AST],
     channels: Collection[str],
     variables: Collection[str],
     passed: Collection[str],
-) -> Iterator[Problem]:
+) -> Iterator[str]:
     """Yield the variables of channels that the job does not have, if the script surely needs them, or they mean another one."""
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     reads = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript) and last_name(node.value) == "environ"]
-    run = surely_run(tree)
     needed = [
         node.slice.value
         for node in reads
@@ -115,5 +115,4 @@ def _missing_channels(
         meant = nearest(upper.lower(), unread)
         if meant or needed.count(variable) == texts.count(variable):  # else a default or a test beside it
             remedy = f"rename channel {meant}, or correct the script" if meant else "add it, or correct the script"
-            message = f"{name} reads {variable}, but there is no channel {upper.lower()} with a folder; {remedy}"
-            yield Problem(at, message, "script-channel")
+            yield f"reads {variable}, but there is no channel {upper.lower()} with a folder; {remedy}"

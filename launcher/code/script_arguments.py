@@ -9,11 +9,11 @@ import argparse
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from launcher.code.source import functions, last_name, surely_run
+from launcher.code.source import functions, last_name
 from launcher.errors import Problem, SpecPath, did_you_mean, first_names
 
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -105,15 +105,17 @@ class Arguments:
             yield Problem(at, f"{name} requires {first_names(missing)}; {remedy}", "script-arguments")
 
 
-def arguments_of(tree: ast.Module) -> Arguments | None:
-    """Return the arguments of a script that surely parses its command line, by one parser; None if they are not all known."""
+def arguments_of(tree: ast.Module, run: Set[ast.AST]) -> Arguments | None:
+    """Return the arguments of a script that surely parses its command line, by one parser; None if they are not all known.
+
+    `run` has the nodes that are surely run.
+    """
     made = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) == "ArgumentParser"]
     if len(made) != 1 or made[0].args or not _is_of_argparse(made[0].func, tree) or _changes_argv(tree):
         return None
     calls = _calls_on(made[0], tree)
     parsing = [call for method, call in calls if method in _PARSING]
-    run = surely_run(tree)
-    if not run.intersection(parsing) or not all(_is_of_command_line(call, tree) for call in parsing):
+    if run.isdisjoint(parsing) or not all(_is_of_command_line(call, tree) for call in parsing):
         return None
     own = {each.arg: each.value for each in made[0].keywords}
     if not own.keys() <= _HARMLESS:

@@ -52,7 +52,7 @@ def compare(
     the metric. A single NAME is that of a sweep (`launch --matrix`), whose jobs are compared. A NAME can be that of a local run;
     with --local, each is.
     """
-    account, console = where.open(), Console(as_json=as_json)
+    account, console, known = where.open(), Console(as_json=as_json), dict[str, Any]()
     if len(names) == 1:
         here = [run for run in local_runs() if sweep_of(run["Request"]) == names[0]]
         if here and not local and where == options.AccountOptions(None, None):
@@ -63,11 +63,15 @@ def compare(
             place = f"./{RUNS_FOLDER}" if local else account.region
             remedy = "pass the names of two jobs or more, or that of a sweep there; `launch list` shows the jobs"
             raise RefusedError(f"no sweep {names[0]!r} of two jobs or more was found in {place}; {remedy}")
-        names = tuple(job["TrainingJobName"] for job in reversed(found))
+        # They are not described again, since AWS limits the calls in a second; Search's answer lacks only settings of debugging.
+        known = {job["TrainingJobName"]: job for job in reversed(found)}
+        names = tuple(known)
     elif len(names := tuple(dict.fromkeys(names))) == 1:
         raise InputError(f"{names[0]} is named twice; pass the name of another job, too")
     of_here = {name for name in names if is_local(name, local=local, where=where)}
-    answers = concurrently(lambda name: _read(account, name, console, is_here=name in of_here), names, _AT_ONCE)
+    answers = concurrently(
+        lambda name: _read(account, name, console, known.get(name), is_here=name in of_here), names, _AT_ONCE
+    )
     read = {name: answer.result() for name, answer in answers}
     jobs, region = {name: read[name] for name in names}, None if of_here == {*names} else account.region
     settings = _settings(jobs)
@@ -86,16 +90,17 @@ def compare(
         metrics.plot({name: job.series for name, job in jobs.items()}, plot, console, is_timed=not of_here)
 
 
-def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _Job:
+def _read(account: Account, name: str, console: Console, known: dict[str, Any] | None, *, is_here: bool) -> _Job:
     """Return a job with the metrics in all lines that it has written so far; warn if you may not read them."""
     lines: Iterator[Line]
     if is_here:
         description = local_run(name)
         source, tags, lines = description["Request"], description["Request"].get("Tags", []), lines_of(name)
     else:
-        source = description = describe(account, name)
+        source = description = known or describe(account, name)
         tags = tags_of(account, description, lambda text: console.warn(f"{text}; they are not compared"))
         lines = lines_so_far(account, description, Selection(), console.warn)
+        description.pop("Tags", None)  # they are shown among the settings
     request, shown = ran_request(source, tags)
     read = ReadLines(description, console)
     try:

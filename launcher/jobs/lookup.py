@@ -127,7 +127,8 @@ def _searched(account: Account, limit: int, tags: Mapping[str, str], **filters: 
     order = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": min(limit, 100)}
     where = {"SearchExpression": {"Filters": asked}} if asked else {}
     pages = account.pages("sagemaker", "search", Resource="TrainingJob", **order, **where)
-    return islice((each["TrainingJob"] for page in pages for each in page["Results"]), limit)
+    found = (_without_secrets(account, each["TrainingJob"]) for page in pages for each in page["Results"])
+    return islice(found, limit)
 
 
 def names_created_by_caller(account: Account, since: datetime) -> set[str]:
@@ -187,18 +188,15 @@ def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:
 
 def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None]) -> list[dict[str, str]] | None:
     """Return a job's tags without those of AWS; if the caller may not list them, warn and return None."""
-    if "TrainingJobArn" not in job:  # it waits in a queue
-        return list(job.get("Tags", ()))
-    tags: list[dict[str, str]] = []
+    is_known = "Tags" in job or "TrainingJobArn" not in job  # of a job that Search has found, or that waits in a queue
+    pages = [job] if is_known else account.pages("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"])
     try:
-        for page in account.pages("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"]):
-            tags += [tag for tag in page.get("Tags", []) if not tag["Key"].startswith("aws:")]
+        return [tag for page in pages for tag in page.get("Tags", ()) if not tag["Key"].startswith("aws:")]
     except AwsError as error:
         if not error.is_denied:
             raise
         warn(f"the tags of {job['TrainingJobName']} are unknown: {error}")
         return None
-    return tags
 
 
 def _without_secrets(account: Account, job: dict[str, Any]) -> dict[str, Any]:

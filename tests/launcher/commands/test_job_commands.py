@@ -368,7 +368,9 @@ def test_compare_shows_settings_metrics_and_costs_of_jobs(
     assert losses == [{"last": 0.5}, {"last": 1.5, "least": 0.25, "most": 2}, {"last": 2.5, "least": 0.25, "most": 2.5}]
     assert found["jobs"][2]["EstimatedCost"]["usd"] == pytest.approx(3 * 0.115, rel=0.1)
     assert "secret-" not in json.dumps(found)
-    assert data("compare", "cats") == found  # by the sweep's name
+    aws.deny("sagemaker:DescribeTrainingJob", "sagemaker:ListTags")
+    assert data("compare", "cats") == found  # by the sweep's name, which has no call for each job that AWS may throttle
+    aws.clear_faults()
     assert {"cats-2", "cats-3"} <= set(re.findall("<!-- (.*?) -->", file.read_text()))
     shown = launch("compare", "cats-1", "cats-3").stdout
     assert 'HyperParameters.epochs:\n  cats-1  "0"\n  cats-3  "1"\n' in shown

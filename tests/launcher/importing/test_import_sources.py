@@ -177,8 +177,9 @@ def test_code_of_a_job_that_launch_has_submitted_is_code_again(
     Path("src").mkdir()
     Path("src/train.py").touch()
     Path("src/requirements.txt").touch()
-    manifest = "{s3_uri: s3://mine/a.manifest, input_mode: Pipe, s3_data_type: AugmentedManifestFile, attribute_names: [x], record_wrapper_type: RecordIO}"
-    overlay = f"code: {{directory: src, {keys}}}\nchannels: {{train: s3://mine/train/, more: {manifest}}}"
+    kind = "s3_data_type: AugmentedManifestFile, attribute_names: [x], record_wrapper_type: RecordIO"
+    more = f"more: {{s3_uri: s3://mine/a.manifest, input_mode: Pipe, {kind}}}"
+    overlay = f"code: {{directory: src, {keys}}}\nchannels: {{train: s3://mine/train/, {more}}}"
     spec = launcher.parse_spec(laid_over_base(overlay), "job.yaml")
     request = launcher.plan(spec, name="digits").request
     Path("request.json").write_text(json.dumps({**request, "Tags": [{"Key": "git-commit", "Value": "1f"}]}))
