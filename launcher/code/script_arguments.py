@@ -61,7 +61,7 @@ class Arguments:
         if not names[0].startswith("-"):
             self.has_positional = True
             needs = nargs not in ("?", "*") and settings.get("action", "store") == "store"
-            settings["nargs"] = "*" if nargs == "*" else "?"
+            settings["nargs"] = "?"
         if settings.get("action") == "version":
             settings["version"] = ""  # else argparse looks for the parser's own
         action = self.parser.add_argument(*names, **settings)

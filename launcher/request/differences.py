@@ -61,7 +61,7 @@ def _is_default(path: SpecPath, before: Any, after: Any) -> bool:
     if before is not _ABSENT and after is not _ABSENT:
         return False
     present = after if before is _ABSENT else before
-    above = "" if len(path) == 1 else "*" if path[0] == "InputDataConfig" and len(path) == 3 else str(path[-2])
+    above = "" if len(path) == 1 else "*" if path[0] == "InputDataConfig" else str(path[-2])
     known = _DEFAULTS.get((above, str(path[-1])), _ABSENT)
     return present in ({}, []) or (known is not _ABSENT and bool(present == known))
 

@@ -67,3 +67,20 @@ def test_line_that_pip_cannot_install_there_is_named(line: str, message: str, tm
     warnings = launcher.plan(launcher.parse_spec(laid_over_base(code), str(tmp_path / "job.yaml")), name="one").warnings
     assert [each.code for each in warnings] == ["requirements-line"] * bool(message)
     assert all(f"requirements.txt:{message}" in each.message for each in warnings)
+
+
+def test_other_file_is_beside_this_one_and_a_package_below_the_code(tmp_path: Path) -> None:
+    (tmp_path / "src" / "docker").mkdir(parents=True)
+    for name, text in (
+        ("train.py", ""),
+        ("lib.whl", ""),
+        ("docker/base.txt", ""),
+        ("docker/gpu.txt", "-r base.txt\n./lib.whl\n-r lib.whl\n./base.txt\n"),
+    ):
+        (tmp_path / "src" / name).write_text(text)
+    code = "code: {directory: src, entry_point: train.py, requirements: docker/gpu.txt}"
+    warnings = launcher.plan(launcher.parse_spec(laid_over_base(code), str(tmp_path / "job.yaml")), name="one").warnings
+    assert [each.message.partition(";")[0] for each in warnings] == [
+        "docker/gpu.txt:3: lib.whl is not in the code",
+        "docker/gpu.txt:4: ./base.txt is not in the code",
+    ]

@@ -132,6 +132,8 @@ def test_type_bool_takes_false_for_true() -> None:
         ("parser = argparse.ArgumentParser(", "parser = more = argparse.ArgumentParser("),
         ('add_data(parser, "x")', 'add_data(parser, "x"); tools.add(parser.add_argument_group())'),
         ('"x")\n', '"x")\nparser.add_subparsers()\n'),
+        ("parser.parse_args()", "def run(args=[1]): parser.parse_args(args)\n    run()"),
+        ("parser.parse_args()", "def more(): return parser\n    tools.add(more); parser.parse_args()"),
     ],
 )
 def test_script_whose_arguments_are_not_all_known_is_not_judged(before: str, after: str) -> None:
@@ -139,6 +141,48 @@ def test_script_whose_arguments_are_not_all_known_is_not_judged(before: str, aft
     assert found(SCRIPT, {"lr": "1"})
     script = SCRIPT.replace(before, after)
     assert found(script + "tools.add(more)" * ("more" in after), {"lr": "1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('add_data(parser, "x")', 'add_data(name="x", parser=parser)'),
+        ('choices=["fast", "exact"]', "choices=sorted(MODES)"),
+        ("parser.parse_args()", "def run(args=None): parser.parse_args(args)\n    run()"),
+        ("parser.parse_args()", "def made(): return parser\n    made().parse_args()"),
+    ],
+)
+def test_script_is_judged_however_it_passes_its_parser_on(before: str, after: str) -> None:
+    assert SCRIPT.count(before) == 1
+    assert [each.path for each in found(SCRIPT.replace(before, after), {"lr": "1"})] == [
+        ("hyperparameters", "lr"),
+        ("code", "entry_point"),  # --epochs is missing
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "message"),
+    [
+        ("", "", "train.py requires data; write it in code.command"),
+        ("", " a.csv", ""),
+        (", nargs='+'", " a.csv b.csv", ""),
+        (", nargs='+'", "", "train.py requires data; write it in code.command"),
+        (", nargs='*'", "", ""),
+        (", nargs='?'", "", ""),
+        (", action='append', nargs='?'", "", ""),
+    ],
+)
+def test_positional_argument_is_a_word_of_the_command(settings: str, words: str, message: str) -> None:
+    script = f"import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('data'{settings})\nparser.parse_args()\n"
+    problems = found(script, {}, Code.model_validate({"command": f"python train.py{words}"}))
+    assert [(each.path, each.message) for each in problems] == [(("code", "command"), message)] * bool(message)
+
+
+@pytest.mark.parametrize(
+    "code", [{"entry_point": "train.sh"}, {"command": "python a.py b.py"}, {"command": "bash a.sh"}]
+)
+def test_job_without_one_python_script_is_not_judged(code: dict[str, object]) -> None:
+    assert script_of(Code.model_validate(code)) is None
 
 
 @pytest.mark.parametrize(
@@ -244,7 +288,7 @@ def test_channels_that_a_script_reads_are_in_the_job(line: str, channels: list[s
 def test_script_that_is_no_python_is_named_with_its_line(script: str, line: str) -> None:
     (problem,) = found(script, {})
     assert problem.code == "script-syntax"
-    assert problem.message.startswith(f"train.py{line} is no Python 3.")
+    assert problem.message.startswith(f"train.py{line} is no Python {sys.version_info[0]}.{sys.version_info[1]}: ")
 
 
 @pytest.mark.parametrize("script", ["na\ufffdve = 1", "-" * 100_000 + "1"])
