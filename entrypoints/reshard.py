@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 
 from sagemaker_channels.errors import ChannelError, ConfigError
+from sagemaker_channels.formats import FORMATS
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sources import connector_client
-from sagemaker_channels.tools.fitting import FORMATS
 from sagemaker_channels.tools.reshard_channel import reason, reshard
 
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the script. If something cannot be read or written, it ends with one line and exit code 1."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description="Write a channel's samples as shards to S3.")
     parser.add_argument("--output", required=True, help="s3://bucket/folder")
-    parser.add_argument("--format", choices=FORMATS, default="tar")
+    parser.add_argument("--format", choices=[form.name for form in FORMATS if form.holds], default="tar")
     parser.add_argument("--shard-bytes", type=int, default=256_000_000)
     parser.add_argument("--source", help="what the channel reads; a run with another one does not continue this one")
     parser.add_argument("--sidecars", default="", help="endings, such as json,txt")

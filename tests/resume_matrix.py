@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,6 @@ from patience import in_threads
 from sagemaker_channels import ChannelDataset, MixedDataset, ThreadLoader, WorkerLoader
 from sagemaker_channels.checkpointing.checkpoints import load_position
 from sagemaker_channels.formats import SHORT_NAMES
-from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import Sample
@@ -52,20 +51,9 @@ def write_objects(folder: Path, form: str) -> None:
             records = [text.encode() for name in NAMES[number : number + 7] for text in (name, "x")]
             (folder / f"{number:02}").write_bytes(recordio_of(records))
     else:
-        write_shards(map(_sample(form), NAMES), folder, form, shard_samples=7)
-
-
-def _sample(form: str) -> Callable[[str], Sample]:
-    return {
-        "tar": lambda name: {"__key__": name, "txt": name.encode()},
-        "zip": lambda name: {"__key__": name, "txt": name.encode()},
-        "csv": lambda name: {"data": [name, "x"]},
-        "jsonl": lambda name: {"text": name},
-        "parquet": lambda name: {"text": name},
-        "tfrecord-example": lambda name: {"text": name.encode()},
-        "recordio-protobuf": lambda name: {"features": {"x": Blob([name.encode()], "")}},
-        "image-recordio": lambda name: {"data": name.encode(), "label": 1.0, "id": 0, "id2": 0},
-    }.get(form, lambda name: {"data": name.encode()})
+        example = SHORT_NAMES[form].example
+        samples = (example(number, name.encode()) for number, name in enumerate(NAMES))
+        write_shards(samples, folder, form, shard_samples=7)
 
 
 def name_of(sample: Sample) -> str:

@@ -15,9 +15,10 @@ from math import ceil, floor, inf, log10
 
 from launcher.advice.facts import Estimate, Inventory, Observed, Quantiles, Shards, Use
 from launcher.advice.ways import CONSTANTS, WAYS, Way, problems_of
-from sagemaker_channels.tools.fitting import CHOICES
+from sagemaker_channels.formats import FORMATS
 
-_REPACKED = {*CHOICES} - {"tar"}  # formats that resharding keeps; others become members of a tar
+# Formats that resharding keeps; others become members of a tar.
+_REPACKED = {form.name for form in FORMATS if form.holds and not form.framing} - {"tar"}
 _FEW_ROUNDS = 8  # of all streams reading an object each
 _FREE = 0.7  # of what streams could reach alone
 

@@ -23,8 +23,7 @@ from launcher.parsing.layers import Assignment
 from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.tools.fitting import CHOICES
+from sagemaker_channels.formats import FORMATS, format_of
 
 
 def _size(value: str) -> int:
@@ -55,7 +54,7 @@ def _place(value: str) -> str:
     "shards",
     click.option(
         "--format",
-        type=click.Choice(CHOICES),
+        type=click.Choice([form.name for form in FORMATS if form.holds and not form.framing]),
         default="tar",
         help="The shards' format.",
     ),

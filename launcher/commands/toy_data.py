@@ -16,6 +16,7 @@ import click
 from launcher.commands import options
 from launcher.console import Console, counted, human_bytes, print_line
 from launcher.errors import RefusedError
+from sagemaker_channels.formats import FORMATS
 
 _POSITIVE = click.IntRange(min=1)
 _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
@@ -36,7 +37,7 @@ _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
     ),
     click.option(
         "--format",
-        type=click.Choice(("tar", "zip", "parquet", "tfrecord-example", "folders")),
+        type=click.Choice([*(form.name for form in FORMATS if form.holds == "fields"), "folders"]),
         default="tar",
         help="The shards' format; `folders` makes a folder of images in place of each, which is a class.",
     ),

@@ -47,6 +47,11 @@ SHORT_NAMES: Mapping[str, Format] = {form.name: form for form in FORMATS}
 CONTENT_TYPES: Mapping[str, Format] = {name: form for form in FORMATS for name in form.content_types}
 
 
+def labelled(form: Format) -> Format:
+    """Return the format that holds a label beside this one's records: of records without names of fields another one."""
+    return next((each for each in FORMATS if each.holds and each.framing == form), form)
+
+
 def format_of(content_type: str | None) -> Format:
     """Return the format of a content type or short name (`tar`), with its options; `format_of(str(form))` equals `form`.
 

@@ -33,7 +33,7 @@ from sagemaker_channels.formats.protobuf import (
     joined,
     numbers,
 )
-from sagemaker_channels.formats.writing import write_each
+from sagemaker_channels.formats.writing import with_arrays, write_each
 from sagemaker_channels.sample import KEY
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ FORMAT = Format(
     sample="the features of a `tf.train.Example` in TFRecord: bytes, or arrays of float32 and int64",
     write=partial(write_each, lambda sample: tfrecord.encode(encode_example(sample))),
     ending=".tfrecord",
+    holds="fields",
+    fit=partial(with_arrays, "<f4", alone=True),
     framing=tfrecord.FORMAT,
     decode=decode,
     after_damage="the next record with a right checksum",

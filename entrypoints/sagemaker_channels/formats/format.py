@@ -13,7 +13,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats.cursor import OTHER, Cursor
@@ -37,6 +37,12 @@ class Format:
         compare=False, default=None
     )  # of the files of `write_shards`; None if it cannot write them
     content_types: tuple[str, ...] = field(compare=False, default=())  # that select this format
+    named: bool = field(compare=False, default=False)  # whether each sample has a `__key__` of its own
+    # What the writer takes of samples of any other format, for `launch reshard`: fields by their names, bytes among them, or one
+    # field of bytes as `data`; None: neither.
+    holds: Literal["fields", "data"] | None = field(compare=False, default=None)
+    # Returns such a sample, which may have a `label`, as it is read again from this format.
+    fit: Callable[[Sample], Sample] = field(compare=False, default=lambda sample: sample)
     # Whether records can be found in joined objects, as in a Pipe.
     boundaries: bool = field(compare=False, default=True)
     # For the reference: what is read next after skipped damage. A format without it cannot find the next record in the object.

@@ -61,11 +61,21 @@ def _encode(sample: Sample) -> list[bytes]:
         raise ValueError(f"its label and ids {fields} cannot be written: {error}") from error
 
 
+def _fitted(sample: Sample) -> Sample:
+    import numpy as np
+
+    fields = {"label": 0.0, "id": 0, "id2": 0, **sample}
+    label = np.asarray(fields["label"], "<f4")
+    return {**fields, "label": label if label.ndim else float(label)}
+
+
 FORMAT = Format(
     name="image-recordio",
     sample="`data`, `label`, `id` and `id2` of MXNet's image records in RecordIO",
     write=partial(write_each, _encode),
     ending=".rec",
+    holds="data",
+    fit=_fitted,
     framing=recordio.FORMAT,
     decode=decode,
     after_damage="the next record",

@@ -7,8 +7,9 @@ left out, as webdataset does. A member without a dot, which webdataset also leav
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sagemaker_channels.errors import corrupt
 from sagemaker_channels.formats.cursor import Cursor
@@ -108,3 +109,23 @@ def members_of(sample: Sample) -> list[tuple[str, bytes]]:
     if not members:
         raise ValueError("it has no fields, so no files, and would be lost; add a field, even an empty one")
     return members
+
+
+def of_files(sample: Sample) -> Sample:
+    """Return a sample of any format as an archive's files hold it; a field that cannot become text is a TypeError.
+
+    Object `a/1.x.png` is sample `a/1_x` with the field `png`; `label` is the field `cls`, and what is not bytes becomes text.
+    """
+    folder, slash, name = sample[KEY].rpartition("/")
+    stem, dot, ending = name.rpartition(".")
+    key = folder + slash + (stem if dot else name).replace(".", "_")
+    renamed = {DATA: (dot and ending) or DATA, "label": "cls"}
+    fields = {renamed.get(field, field): _text(value) for field, value in sample.items() if field != KEY}
+    return {KEY: key, **fields}
+
+
+def _text(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "surrogateescape")

@@ -22,5 +22,6 @@ FORMAT = Format(
     sample="a whole object's bytes in `data`; for a channel without a content type, or with any other",
     read=_read,
     count=1,
+    named=True,
     boundaries=False,  # nothing marks the end of one object in a joined stream
 )

@@ -24,7 +24,7 @@ from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format, names_in
 from sagemaker_channels.formats.seeking import SeekableFile
-from sagemaker_channels.formats.writing import refusal, size_of
+from sagemaker_channels.formats.writing import refusal, size_of, with_arrays
 from sagemaker_channels.sample import KEY, ByteStream, Sample
 
 MAGIC = b"PAR1"
@@ -180,10 +180,8 @@ def _values(column: Any, name: str) -> list[Any]:
                 raise
             if types.is_timestamp(kind):
                 return _numpy_times(column)
-            raise ChannelError(
-                f"{name} has values that Python's types cannot hold ({error})",
-                remedy="leave it out: parquet; columns=...",
-            ) from error
+            what = f"{name} has values that Python's types cannot hold ({error})"
+            raise ChannelError(what, remedy="leave it out: parquet; columns=...") from error
     flat = column.flatten()  # without the lists that are null
     holes = flat.is_null().to_numpy(zero_copy_only=False) if flat.null_count else None
     numbers = (flat.fill_null(0) if flat.null_count else flat).to_numpy(zero_copy_only=False)
@@ -293,6 +291,8 @@ FORMAT = Format(
     count=_count,
     write=write,
     ending=".parquet",
+    holds="fields",
+    fit=partial(with_arrays, "<f8"),
     boundaries=False,  # the table at the end of joined files is that of the last one
     options=("columns",),
     with_options=_with_options,

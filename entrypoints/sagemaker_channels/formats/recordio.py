@@ -19,12 +19,12 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
-from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
+from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to, taken
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import data_of, write_each
-from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
+from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample, sample_of
 
 MAGIC = 0xCED7230A
 MAX_LENGTH = (1 << 29) - 1  # bytes of one part
@@ -82,22 +82,11 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                 yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
         window.position = start + 4 * place
         # One record that spans windows, is split in parts or is damaged.
-        try:
-            whole = take(window, key, skips=left > 0)
-        except CorruptError as error:
-            cursor.skip(error)
-            window.scan(partial(_is_record, window), 8, 4)
-            cursor.position = window.offset
-            continue
+        whole = taken(window, key, cursor, take, _find, skips=left > 0)
         if whole is None:
             return
-        cursor.position = window.offset
-        if left:
-            left -= 1
-            yield OTHER
-        else:
-            left = others
-            yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
+        yield OTHER if left else sample_of(whole, key)
+        left = left - 1 if left else others
 
 
 def unwrapped(
@@ -161,13 +150,17 @@ def take(window: Window, key: str | None, *, skips: bool = False) -> bytes | Non
     return None
 
 
-def _is_record(window: Window) -> bool:
-    """Return whether the next bytes look like a record, with another one after it if the view has its first word."""
-    view, place = window.view, window.position
-    magic, word = _HEADER.unpack_from(view, place)
-    after = place + (8 + (word & MAX_LENGTH) + 3 & ~3)
-    is_followed = after + 4 > window.end or view[after : after + 4] == MAGIC_BYTES
-    return magic == MAGIC and word >> 29 in (_WHOLE, _FIRST) and is_followed
+def _find(window: Window) -> None:
+    """Skip to what looks like a record, with another one after it if the view has its first word."""
+
+    def is_record() -> bool:
+        view, place = window.view, window.position
+        magic, word = _HEADER.unpack_from(view, place)
+        after = place + (8 + (word & MAX_LENGTH) + 3 & ~3)
+        is_followed = after + 4 > window.end or view[after : after + 4] == MAGIC_BYTES
+        return magic == MAGIC and word >> 29 in (_WHOLE, _FIRST) and is_followed
+
+    window.scan(is_record, 8, 4)
 
 
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
@@ -209,5 +202,6 @@ FORMAT = Format(
     read=unzipped(_read, is_own),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
+    holds="data",
     after_damage="the next record",
 )

@@ -23,7 +23,7 @@ from sagemaker_channels.errors import corrupt
 from sagemaker_channels.formats.cursor import Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.gunzip import unzipped
-from sagemaker_channels.formats.members import Member, Turns, grouped, members_of
+from sagemaker_channels.formats.members import Member, Turns, grouped, members_of, of_files
 from sagemaker_channels.formats.window import Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import write_each
 from sagemaker_channels.sample import KEY, ByteStream, Sample
@@ -40,10 +40,8 @@ _CHECKED = 16  # extended headers that are remembered
 _TIME = b"%d mtime="  # how a pax record with the time begins, in an extended header of so many bytes
 _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
-_EXTENDED = b"xX"  # pax records; the second as Solaris writes them
-_DESCRIBING_ONE = _EXTENDED + b"LK"  # their content describes the next member
+_DESCRIBING_ONE = b"xXLK"  # their content describes the next member; X: pax records as Solaris writes them
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
-_DUMP_DIR = b"D"  # GNU: a directory's listing
 _SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
 _GLOBAL = (
     "an extended header that gives all members one path or one size; write the archive with headers for each member"
@@ -110,9 +108,8 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
                 reason = "the archive ends after an extended header: the member it describes is missing"
                 raise corrupt(key, offset, reason)
             if is_first and not kind and offset >= _EMPTY_BYTES:
-                raise corrupt(
-                    key, 0, f"more than {offset:,} bytes of zeros and no member: the file was not written whole"
-                )
+                reason = f"more than {offset:,} bytes of zeros and no member: the file was not written whole"
+                raise corrupt(key, 0, reason)
             if turns is not None:
                 turns.end_group()
             if inside:
@@ -137,9 +134,9 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
             size, name = int(own.get(b"size", size)), own.get(b"path", name)
         if size > most:
             raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
-        if size and not describes and kind != _DUMP_DIR and name.endswith("/"):
+        is_file = not describes and not name.endswith("/")
+        if size and not describes and not is_file:
             raise corrupt(key, offset, f"member {name!r} has a directory's name, but {size} bytes: it is damaged")
-        is_file = not describes and kind != _DUMP_DIR and not name.endswith("/")
         padding = -size % BLOCK
         if is_file and turns is not None and not turns.wants(name):
             data = b""
@@ -295,6 +292,9 @@ FORMAT = Format(
     sample="a field for each extension of a group of members",
     read=unzipped(_read, lambda head: head[_MAGIC][:5] == b"ustar", BLOCK),
     write=write,
+    named=True,
+    holds="fields",
+    fit=of_files,
     ending=".tar",
     example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
 )

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from sagemaker_channels.errors import CorruptError, corrupt
-from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
+from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to, taken
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import data_of, write_each
-from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
+from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample, sample_of
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -68,29 +68,19 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             data = piece.tobytes()  # faster than bytes()
             yield {DATA: data} if key is None else {KEY: key, DATA: data}
         # One record that spans windows or is damaged.
-        whole = _record(window, key, cursor, skips=left > 0)
+        whole = taken(window, key, cursor, _take, _find, skips=left > 0)
         if whole is None:
             return
-        cursor.position = window.offset
-        if left:
-            left -= 1
-            yield OTHER
-        else:
-            left = others
-            yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
+        yield OTHER if left else sample_of(whole, key)
+        left = left - 1 if left else others
 
 
-def _record(window: Window, key: str | None, cursor: Cursor, *, skips: bool) -> bytes | None:
-    """Return the next record's payload, that after the damage if the cursor skips it; None at the stream's end."""
-    while True:
-        try:
-            return _next(window, key, skips=skips)
-        except CorruptError as error:
-            cursor.skip(error)
-            window.scan(lambda: _is_header(window.view[window.position : window.position + 12]), 12, 1)
+def _find(window: Window) -> None:
+    """Skip to what is a record's length by its checksum."""
+    window.scan(lambda: _is_header(window.view[window.position : window.position + 12]), 12, 1)
 
 
-def _next(window: Window, key: str | None, *, skips: bool) -> bytes | None:
+def _take(window: Window, key: str | None, *, skips: bool) -> bytes | None:
     """Return the next record's payload, or skip it; None at the stream's end."""
     offset = window.offset
     header = window.take(12)
@@ -153,5 +143,6 @@ FORMAT = Format(
     read=unzipped(_read, lambda head: _is_header(head[:12])),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".tfrecord",
+    holds="data",
     after_damage="the next record with a right checksum",
 )

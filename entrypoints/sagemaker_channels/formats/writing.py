@@ -78,3 +78,18 @@ def size_of(value: Any) -> int:
         return sum(map(size_of, value))
     size = getattr(value, "nbytes", 8)
     return size if isinstance(size, int) else 8
+
+
+def with_arrays(floats: str, sample: Sample, *, alone: bool = False) -> Sample:
+    """Return a sample with its lists of numbers, and if `alone` its numbers, as arrays of int64 or of this type of floats."""
+    import numpy as np
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, list):
+            is_numeric = all(type(item) in (int, float) for item in value)
+            return np.asarray(value, floats if float in map(type, value) else "<i8") if is_numeric else value
+        array = np.atleast_1d(value) if alone and not isinstance(value, (bytes, str)) else None
+        kind = None if array is None else {"f": floats, "i": "<i8", "u": "<i8"}.get(array.dtype.kind)
+        return value if array is None or kind is None else array.astype(kind)
+
+    return {name: converted(value) for name, value in sample.items()}

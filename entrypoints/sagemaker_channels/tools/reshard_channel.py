@@ -21,14 +21,13 @@ from sagemaker_channels.epoch.placement import Placement, default_shard, placeme
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import RESTART, ChannelError
-from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats import format_of, labelled
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.samples.lst import read_lists
 from sagemaker_channels.sources import mounted, s3
 from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.sources.readers import reader_of
-from sagemaker_channels.tools.fitting import LABELLED, NAMED
 from sagemaker_channels.tools.resharding import Target, finish, write_host
 from sagemaker_channels.tools.sidecars import FORMAT, Sidecars
 
@@ -57,14 +56,14 @@ def reshard(options: argparse.Namespace, environment: Environment) -> None:
     lines = None if labels is None else read_lists(labels.path)
     lists = [] if labels is None else sorted(labels.path.rglob("*.lst"))
     digests = {f"labels {file.name}": sha256(file.read_bytes()).hexdigest()[:16] for file in lists}
-    read = format_of(channel.content_type).name
+    read, written = format_of(channel.content_type), format_of(options.format)
     endings = frozenset(filter(None, re.split(r"[\s,.]+", options.sidecars)))
-    labelled = lines is not None or endings or read in LABELLED.values()
-    format = LABELLED.get(options.format, options.format) if labelled else options.format
+    if lines is not None or endings or (read.holds and read.framing):  # more fields than a record without names has
+        written = labelled(written)
     placement = placement_of(environment)
     settings = {
         "source": options.source,
-        "format": format,
+        "format": written.name,
         "shard-size": options.shard_bytes,
         "shuffle-seed": options.seed,
         "hosts": placement.world_size,
@@ -76,7 +75,7 @@ def reshard(options: argparse.Namespace, environment: Environment) -> None:
     uri = options.output.rstrip("/") + "/"
     host, hosts = placement.rank, placement.world_size
     listed = partial(_listed, channel, options.source) if options.source else None
-    target = Target(uri, format, options.shard_bytes, settings, host, hosts, read in NAMED, listed)
+    target = Target(uri, written.name, options.shard_bytes, settings, host, hosts, read.named, listed)
     how = {"seed": options.seed, "block_bytes": _BLOCK_BYTES}
     samples = _joined(channel, endings, placement, Reading.of(how)) if endings else None
     write_host(samples or open_channel("data", environment=environment, **how), target, lines)

@@ -28,6 +28,7 @@ from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.shards import write_shard, writer_of
 from sagemaker_channels.formats.signatures import shard_in
 from sagemaker_channels.formats.writing import SampleError, refusal
@@ -36,7 +37,6 @@ from sagemaker_channels.samples.digest import MODULUS, Tally
 from sagemaker_channels.samples.lst import Line, line_of
 from sagemaker_channels.sources.background import in_background
 from sagemaker_channels.sources.listing import Listed
-from sagemaker_channels.tools.fitting import fitted
 
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
@@ -261,12 +261,12 @@ def _prepared(
 
     Raises SampleError.
     """
-    (name, tally), reported = shard, time.monotonic()
+    (name, tally), reported, form = shard, time.monotonic(), format_of(target.format)
     for number, sample in enumerate(samples, before):
         line = None if lines is None else line_of(sample, lines)
         key = (target.named and sample.get(KEY)) or f"{target.host:04d}-{number:010d}"
         try:
-            fitting = fitted(sample, target.format, line, key)
+            fitting = _fitted(sample, form, line, key)
         except TypeError as error:
             raise refusal(number - before, sample, error) from error
         tally.add(fitting)
@@ -274,3 +274,16 @@ def _prepared(
             reported = time.monotonic()
             say(f"shards/{name}: {_amount(tally.count, tally.bytes)} so far")
         yield fitting
+
+
+def _fitted(sample: Sample, form: Format, line: Line | None, key: str) -> Sample:
+    """Return a sample as the format holds it, with the labels of its line; `key` names it in a format that needs names."""
+    fields = {name: value for name, value in sample.items() if name != KEY}
+    if form.holds == "data" and len(fields) == 1:  # a record without names of fields
+        fields = {DATA: next(iter(fields.values()))}
+    if line is not None:
+        labels: list[float] | float = list(line.labels) if len(line.labels) > 1 else line.labels[0]
+        fields["label"] = " ".join(f"{label:g}" for label in line.labels) if form.named else labels
+        fields |= {"id": line.index} if form.holds == "data" else {}
+    own = {KEY: key} if form.named else {KEY: sample[KEY]} if KEY in sample else {}
+    return form.fit(own | fields)
