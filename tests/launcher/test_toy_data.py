@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from launcher import cli
-from sagemaker_channels.formats import SHORT_NAMES
+from sagemaker_channels.formats import FORMATS, SHORT_NAMES
 
 
 def launch(*words: str | Path) -> int:
@@ -25,7 +25,7 @@ def launch(*words: str | Path) -> int:
     return int(end.value.code or 0)
 
 
-@pytest.mark.parametrize("format", ["tar", "zip", "parquet", "tfrecord-example"])
+@pytest.mark.parametrize("format", [form.name for form in FORMATS if form.holds == "fields"])
 def test_toy_data_has_the_shards_samples_and_pixels_asked_for(
     format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

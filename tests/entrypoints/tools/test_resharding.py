@@ -23,7 +23,7 @@ from launcher.bundled import SCRIPTS
 from patience import wait_for
 from resharded import COUNT, OUTPUT, channels, content, index, options, samples, set_up, shards
 from sagemaker_channels import contract
-from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats import FORMATS, format_of
 from sagemaker_channels.formats.shards import writer_of
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.tools.resharding import Target
@@ -31,11 +31,11 @@ from sagemaker_channels.tools.resharding import Target
 Run = Callable[..., None]
 
 
-@pytest.mark.parametrize("format", ["tar", "zip", "recordio", "tfrecord", "parquet"])
+@pytest.mark.parametrize("format", [form.name for form in FORMATS if form.holds and not form.framing])
 def test_shards_hold_each_object_once_with_the_digest_of_the_index(format: str, bucket: Path) -> None:
     reshard.main(options(format))
     found = samples(bucket / "out", format)
-    field = "jpg" if format in ("tar", "zip") else "data"
+    field = "jpg" if format_of(format).named else "data"
     assert [sample[field] for sample in found] == list(map(content, range(COUNT)))
     tally = Tally()
     for sample in found:
