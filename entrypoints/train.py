@@ -8,7 +8,7 @@ Hyperparameters are these options; an unknown one ends the job, since it is prob
 
 It writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint
 after each epoch and on SIGTERM. From the newest checkpoint it resumes at the very next image, on any number of ranks. It restarts
-the epoch of a Pipe with a ShuffleConfig, which gets another order after each start, and one with another seed or block.
+the epoch of a Pipe with a ShuffleConfig, which gets another order after each start.
 """
 
 # ruff: noqa: TID253 - it is a training script
@@ -22,7 +22,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any, NoReturn
@@ -33,13 +33,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-import train_parts as parts
-from sagemaker_channels import ChannelError, Checkpoints, Environment, even_batches, load_environment
-from sagemaker_channels.contract import SAMPLE_VARIABLE, SHARDED
+from sagemaker_channels import ChannelError, Checkpoints, Environment, even_batches, load_environment, open_channel
+from sagemaker_channels.contract import SAMPLE_VARIABLE
 from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.samples.digest import Tally
-from train_parts import Score, gather, rank, say, stop, stopped, total
+from train_parts import Batch, ImageChannel, Score, StopError, build_model, check_stop, gather, rank, say, stop, total
 
 STOPPED = 143  # 128 + SIGTERM, as in a shell
 REPORT_SECONDS = 10.0  # between the lines of a long epoch
@@ -87,22 +86,19 @@ class Training:
 
     def __init__(self, options: argparse.Namespace, environment: Environment, device: torch.device) -> None:
         self.options, self.environment, self.device = options, environment, device
-        self.read: dict[str, Tally] = {}  # by channel, what this rank has read of it in its last pass
-        shuffle = {"seed": options.seed, "block": options.shuffle_block} if options.shuffle_block else {}
-        self.source = parts.ImageChannel(environment, "train", options, **shuffle)
-        self.channels = {"train": self.source}
-        for name in ("validation", "test"):
-            if name in environment.channels:
-                self.channels[name] = parts.ImageChannel(environment, name, options)
-        if options.compare_channel is not None:
-            find_channel(environment, options.compare_channel)
+        order = {"seed": options.seed, "block": options.shuffle_block} if options.shuffle_block else {}
+        self.source = ImageChannel(environment, "train", options, **order)
+        others = [name for name in ("validation", "test") if name in environment.channels]
+        self.channels = {"train": self.source, **{name: ImageChannel(environment, name, options) for name in others}}
         for name, channel in self.channels.items():
             if channel.classes > self.source.classes:
                 what = f"the list '{name}_lst' has class {channel.classes - 1}, but 'train_lst' has none above"
                 raise ChannelError(f"{what} {self.source.classes - 1}", remedy="correct the lists")
+        if options.compare_channel is not None:
+            find_channel(environment, options.compare_channel)
         torch.manual_seed(options.seed)
         bands = len(options.image_mode)  # a letter for each
-        self.network = parts.build_model(options.model, bands, self.source.classes).to(device)
+        self.network = build_model(options.model, bands, self.source.classes).to(device)
         count = sum(map(torch.numel, self.network.parameters()))
         say(f"{self.source.classes} classes, {count:,} parameters, {len(gather(None))} rank(s)")
         self.model = self.network
@@ -110,16 +106,15 @@ class Training:
             self.model = DistributedDataParallel(self.network, [device] if device.type == "cuda" else None)
         torch.manual_seed(options.seed + 1 + rank())  # each rank needs other dropouts
         self.optimizer = torch.optim.Adam(self.network.parameters(), options.learning_rate)
-        is_sharded = self.source.channel.distribution == SHARDED  # then each host has images of its own
-        hosts = len(environment.hosts) if is_sharded else 1
-        self.order = {**shuffle, "hosts": hosts}  # what determines that of the images
+        self.saved = {"model": self.model, "optimizer": self.optimizer, "training": self, "loader": self.source.loader}
         self.epoch = self.steps = 0
         self.history: list[dict[str, float]] = []  # the metrics of each finished epoch
         self.score = Score()  # of this rank in this epoch; after a resume, rank 0 has that of all ranks
+        self.read: dict[str, Tally] = {}  # by channel, what all ranks have read in its last whole pass
 
     def state_dict(self) -> dict[str, Any]:
         """Return what all ranks have done, beside model, optimizer and data position."""
-        own = {name: vars(self)[name] for name in ("epoch", "steps", "history", "order")}
+        own = {"epoch": self.epoch, "steps": self.steps, "history": self.history}
         return {**own, "score": asdict(total(self.score))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -130,128 +125,138 @@ class Training:
 
     def run(self) -> bool:
         """Train, test and write the model; return whether the training was stopped before its end."""
-        place = self.environment.checkpoint_dir
-        with Checkpoints(place) as self.checkpoints:
+        with Checkpoints(self.environment.checkpoint_dir) as self.checkpoints:
             self.resume()
-            while self.epoch < self.options.epochs and self.run_epoch():
-                self.save()
-            if (tested := self.evaluate("test")) is None:
-                self.save()
-                inside = f"in epoch {self.epoch + 1}, after {total(self.score.read.count)} image(s) of it"
-                when = inside if self.epoch < self.options.epochs else "after the last epoch"
+            try:
+                while self.epoch < self.options.epochs:
+                    self.run_epoch()
+                    self.checkpoints.save(self.steps, **self.saved)
+                if tested := self.evaluate("test"):
+                    say(line(tested))
+                is_stopped = False
+            except StopError:
+                self.checkpoints.save(self.steps, **self.saved)
                 self.checkpoints.wait()
-                say(f"stopped {when}; a checkpoint in {place} is written")
-            elif tested:
-                say(line(tested))
-        self.write(tested or {})
-        return tested is None
+                tested, is_stopped = {}, True
+                say(f"stopped; a checkpoint is written: {self.progress()}")
+        self.write(tested)
+        return is_stopped
+
+    def progress(self) -> str:
+        """Return what is done, in words."""
+        return f"{self.epoch} epoch(s) and {total(self.score.read.count)} image(s) are done"
 
     def resume(self) -> None:
-        """Load the newest checkpoint, if there is one; if the images are in another order now, its epoch begins again."""
-        order = self.order
-        if self.checkpoints.load(model=self.model, optimizer=self.optimizer, training=self) is None:
+        """Load the newest checkpoint, if there is one."""
+        if self.checkpoints.load(**self.saved) is None:
             return
-        done, is_same = total(self.score.read.count), self.order == order
-        if is_same:
-            self.checkpoints.load(loader=self.source.loader)
-        if not is_same or (self.source.channel.shuffled and done < len(self.source.lines)):
-            self.score, self.order, done = Score(), order, 0
-        place = self.environment.checkpoint_dir
-        say(f"resuming from {place}: {self.epoch} epoch(s) and {done} image(s) are done")
+        if self.source.channel.shuffled and total(self.score.read.count) < len(self.source.lines):
+            self.score = Score()  # The loader begins the epoch again, since this Pipe has another order now.
+        say(f"resuming from {self.environment.checkpoint_dir}: {self.progress()}")
 
-    def save(self) -> None:
-        """Save a checkpoint in the background."""
-        parts = {"model": self.model, "optimizer": self.optimizer, "training": self}
-        self.checkpoints.save(self.steps, **parts, loader=self.source.loader)
+    def batches(self, name: str) -> Iterator[tuple[Batch, bool]]:
+        """Yield the batches that an epoch of a channel has left, equally many on each rank, and whether they count here.
 
-    def run_epoch(self) -> bool:
-        """Train and validate an epoch, or what is left of it; return False if it was stopped."""
+        Raises:
+            StopError: A rank is stopped.
+        """
+        loader = self.channels[name].loader
+        loader.set_epoch(self.epoch)
+        with closing(even_batches(loader)) as batches:
+            for each in batches:
+                yield each
+                check_stop(self.device)
+        check_stop(self.device)
+
+    def run_epoch(self) -> None:
+        """Train and validate an epoch, or what is left of it."""
         began = time.monotonic()
-        self.train()
-        if stopped(self.device):
-            return False
-        trained = self.check("train", self.score)
+        trained = self.train()
         if (name := self.options.compare_channel) is not None and name not in self.read:
-            if (read := parts.compare(self.environment, name, trained.read, self.device)) is None:
-                return False
-            self.read[name] = read
-        if (validated := self.evaluate("validation")) is None:
-            return False
-        metrics = {"epoch": self.epoch + 1, "train_loss": trained.means("train")["train_loss"], **validated}
+            self.compare(name)
+        metrics = {"epoch": self.epoch + 1, **trained, **self.evaluate("validation")}
         self.history.append(metrics)
         self.epoch, self.score = self.epoch + 1, Score()
         say(f"{line(metrics)} seconds={time.monotonic() - began:.1f}")
-        return True
 
-    def train(self) -> None:
-        """Train on the batches that the epoch has left, until their end or until a rank is stopped."""
-        began = reported = time.monotonic()
-        before = self.score.read.count
+    def train(self) -> dict[str, float]:
+        """Train on the batches that the epoch has left, and return its metrics."""
+        reported = time.monotonic()
         self.model.train()
-        # Ranks make equally many steps, and no image counts twice.
-        with closing(even_batches(self.source.batches(self.epoch))) as batches:
-            for batch, counts in batches:
-                self.optimizer.zero_grad()
-                loss, score = self.scored(self.model, batch)
-                (loss if counts else 0 * loss).backward()  # type: ignore[no-untyped-call]
-                self.optimizer.step()
-                self.steps += 1
-                self.score += score if counts else Score()
-                if (now := time.monotonic()) > reported + REPORT_SECONDS:
-                    reported, count = now, self.score.read.count
-                    rate, mean = (count - before) / (now - began), self.score.loss / count
-                    say(f"epoch {self.epoch + 1}: {count:,} images so far, {rate:,.0f}/s, loss {mean:.4f}")
-                if stopped(self.device):
-                    break
-        self.read["train"] = self.score.read  # with what was read before a resume
+        for batch, counts in self.batches("train"):
+            self.optimizer.zero_grad()
+            loss, score = self.scored(self.model, batch)
+            (loss if counts else 0 * loss).backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self.steps += 1
+            self.score += score if counts else Score()
+            if time.monotonic() > reported + REPORT_SECONDS:
+                reported, means = time.monotonic(), self.score.means("train")
+                say(f"epoch {self.epoch + 1}: {self.score.read.count:,} images so far, {line(means)}")
+        return self.checked("train", self.score)
 
     @torch.no_grad()
-    def evaluate(self, name: str) -> dict[str, float] | None:
-        """Return the metrics of a channel, empty if the job has no such channel; None if the training was stopped."""
-        if stopped(self.device):
-            return None
+    def evaluate(self, name: str) -> dict[str, float]:
+        """Return the metrics of a channel, empty if the job has no such channel."""
         if name not in self.channels:
             return {}
         score = Score()
         self.network.eval()
-        with closing(self.channels[name].batches(self.epoch)) as batches:
-            for batch in batches:
-                score += self.scored(self.network, batch)[1]
-                if stop.is_set():
-                    break
-        self.read[name] = score.read
-        return None if stopped(self.device) else self.check(name, score).means(name)
+        for batch, counts in self.batches(name):
+            score += self.scored(self.network, batch)[1] if counts else Score()
+        return self.checked(name, score)
 
-    def scored(self, model: nn.Module, batch: parts.Batch) -> tuple[torch.Tensor, Score]:
+    def scored(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, Score]:
         """Return the loss of a batch, and its score."""
         images, classes, read = batch
         answers, classes = model(images.to(self.device)), classes.to(self.device)
         loss = cross_entropy(answers, classes)
         return loss, Score(loss.item() * len(classes), int((answers.argmax(1) == classes).sum()), read)
 
-    def check(self, name: str, score: Score) -> Score:
-        """Return the ranks' score of a whole epoch. Raises ChannelError unless each line of the list had its image."""
+    def checked(self, name: str, score: Score) -> dict[str, float]:
+        """Return the ranks' metrics of a whole epoch. Raises ChannelError unless each line of the list had its image."""
         every: Score = total(score)
+        self.read[name] = every.read
         lines, images = len(self.channels[name].lines), every.read.count
         # A local run on some of each channel's objects has lists with more lines.
         if images > lines or (images < lines and SAMPLE_VARIABLE not in os.environ):
             what = f"channel {name!r} has {images:,} images, and its list '{name}_lst' {lines:,} lines"
             raise ChannelError(what, remedy="correct the list or the images: `launch lst check` names them")
-        return every
+        return every.means(name)
+
+    def compare(self, name: str) -> None:
+        """Read a channel. Raises ChannelError if it has other samples than `train`."""
+        own = Tally()
+        for sample in open_channel(name, environment=self.environment):
+            own.add(sample)
+            if stop.is_set():
+                break
+        check_stop(self.device)
+        other, trained = total(own), self.read["train"]
+        if trained != other:
+            what = f"channel {name!r} ({other}) does not hold the same samples as 'train' ({trained})"
+            raise ChannelError(what, remedy="correct one of their s3_uri, or remove compare-channel")
+        self.read[name] = other
+        say(f"{name} holds the same samples as train: {other}")
 
     def write(self, tested: Mapping[str, float]) -> None:
-        """Write the model and the metrics, and print what was read of each channel."""
-        metrics = {"epochs": self.history, "test": tested, "channels": parts.table(self.environment, self.read)}
+        """Write the model and the metrics, and print what was read of each channel; rank 0 does it."""
         if rank() != 0:
             return
         options, model_dir, data_dir = self.options, self.environment.model_dir, self.environment.output_data_dir
+        rows = [
+            {"channel": name, "mode": self.environment.channels[name].mode, "samples": read.count, "bytes": read.bytes}
+            for name, read in self.read.items()
+        ]
+        for row in rows:
+            say("  {channel:20} {mode:12} {samples:9,} samples {bytes:13,} bytes".format_map(row))
         about: dict[str, Any] = {"model": options.model or "train_parts:small_cnn", "num_classes": self.source.classes}
         about |= {"image_mode": options.image_mode, "image_size": options.image_size, "epochs": self.epoch}
-        for folder in (model_dir, data_dir):
+        metrics = {"epochs": self.history, "test": tested, "channels": rows}
+        for folder, name, content in ((model_dir, "model.json", about), (data_dir, "metrics.json", metrics)):
             folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         torch.save(self.network.state_dict(), model_dir / "model.pt")
-        (model_dir / "model.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (data_dir / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
 
 
 def start(options: argparse.Namespace, environment: Environment) -> bool:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pkgutil import resolve_name
 from typing import Any
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from PIL import Image
 from torch import nn
 
-from sagemaker_channels import ChannelDataset, ChannelError, Environment, ThreadLoader, open_channel
+from sagemaker_channels import ChannelDataset, ChannelError, Environment, ThreadLoader
 from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import Tally
@@ -27,6 +28,10 @@ from sagemaker_channels.samples.lst import Line, line_of, read_lists, sample_pat
 stop = threading.Event()  # set by SIGTERM, with which SageMaker stops a job or takes a spot instance back in 120 s
 # Images (n, bands, height, width) from 0 to 1, their classes (n,), and what was read for them.
 Batch = tuple[torch.Tensor, torch.Tensor, Tally]
+
+
+class StopError(Exception):
+    """A rank has received SIGTERM."""
 
 
 def rank() -> int:
@@ -55,13 +60,13 @@ def total(value: Any) -> Any:
     return sum(others, first)
 
 
-def stopped(device: torch.device) -> bool:
-    """Return whether any rank has received SIGTERM, so that all leave a loop together. A collective call."""
-    if not dist.is_initialized():
-        return stop.is_set()
+def check_stop(device: torch.device) -> None:
+    """Raise StopError on all ranks if any of them has received SIGTERM, so that they leave a loop together. A collective call."""
     votes = torch.tensor(int(stop.is_set()), device=device)
-    dist.all_reduce(votes)
-    return bool(votes)
+    if dist.is_initialized():
+        dist.all_reduce(votes)
+    if votes:
+        raise StopError
 
 
 @dataclass
@@ -81,39 +86,6 @@ class Score:
         return {f"{name}_loss": self.loss / count, f"{name}_accuracy": self.correct / count}
 
 
-def compare(environment: Environment, name: str, trained: Tally, device: torch.device) -> Tally | None:
-    """Read a channel, and compare it with what all ranks have trained on; return what was read, or None if it was stopped.
-
-    Raises:
-        ChannelError: It has other samples.
-    """
-    own = Tally()
-    for sample in open_channel(name, environment=environment):
-        own.add(sample)
-        if stop.is_set():
-            break
-    other = total(own)
-    if stopped(device):
-        return None
-    if trained != other:
-        what = f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as"
-        remedy = "correct one of their s3_uri, or remove compare-channel"
-        raise ChannelError(f"{what} 'train' ({trained.count:,}, {trained.hex[:16]})", remedy=remedy)
-    say(f"{name} holds the same {other.count:,} samples as train: digest {other.hex[:16]}")
-    return own
-
-
-def table(environment: Environment, reads: Mapping[str, Tally]) -> list[dict[str, Any]]:
-    """Print and return what all ranks have read of each channel in its last pass. A collective call."""
-    rows = []
-    say(f"  {'channel':20} {'mode':12} {'samples':>9} {'bytes':>13}")
-    for name, own in reads.items():
-        read, mode = total(own), environment.channels[name].mode
-        say(f"  {name:20} {mode:12} {read.count:9,} {read.bytes:13,}")
-        rows.append({"channel": name, "mode": mode, "samples": read.count, "bytes": read.bytes})
-    return rows
-
-
 def read_lines(environment: Environment, name: str) -> dict[str, Line]:
     """Return the lines of all `.lst` files of a channel by the path of the image; each line has one class.
 
@@ -121,24 +93,18 @@ def read_lines(environment: Environment, name: str) -> dict[str, Line]:
         ChannelError: The channel does not arrive as files or has no lines, a label is not a class, or a path is listed twice.
     """
     channel = find_channel(environment, name)
-    if channel.mode not in ("File", "FastFile"):
-        what = f"channel {name!r} has input_mode {channel.mode}, but lists are read as files"
-        raise ChannelError(what, remedy="use input_mode: File, EFS or FSx")
-    lines = read_lists(channel.path)
+    if not (lines := read_lists(channel.path)):
+        what = f"no .lst file in {channel.path} has lines, and the channel's input_mode is {channel.mode}"
+        raise ChannelError(what, channel=name, remedy="name the folder of the list, by input_mode: File, EFS or FSx")
     for line in lines.values():
         if len(line.labels) != 1 or line.labels[0] < 0 or line.labels[0] % 1:
-            shown = ", ".join(f"{label:g}" for label in line.labels)
-            what, remedy = f"the label of {line.path!r} is {shown}", "expected one class, an integer >= 0"
-            raise ChannelError(what, channel=name, remedy=remedy)
-    if not lines:
-        raise ChannelError(
-            f"no .lst file in {channel.path} has lines", channel=name, remedy="name the folder of the list"
-        )
+            what = f"the label of {line.path!r} is {', '.join(f'{label:g}' for label in line.labels)}"
+            raise ChannelError(what, channel=name, remedy="expected one class, an integer >= 0")
     return lines
 
 
 class ImageChannel:
-    """A rank's images of a channel, labelled by the lists of the channel `<name>_lst`, for any number of passes.
+    """A rank's images of a channel, labelled by the lists of the channel `<name>_lst`; `loader` makes the batches of an epoch.
 
     Args:
         environment: The job.
@@ -155,11 +121,6 @@ class ImageChannel:
         # Decoders release the GIL, so threads are faster than worker processes.
         workers = options.num_workers
         self.loader = ThreadLoader(dataset, options.batch_size, num_workers=workers, collate_fn=self.batch_of)
-
-    def batches(self, epoch: int) -> Any:
-        """Return an iterator of the batches of an epoch, or those that are left of it if the loader has loaded a state."""
-        self.loader.set_epoch(epoch)
-        return iter(self.loader)
 
     def batch_of(self, samples: Sequence[Sample]) -> Batch:
         """Return samples as a batch: join the labels, decode the images, count what was read."""
@@ -192,7 +153,7 @@ class ImageChannel:
         return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
 
 
-def small_cnn(bands: int, classes: int) -> nn.Module:
+def small_cnn(bands: int, num_classes: int) -> nn.Module:
     """Return three convolutions and a linear layer, some 66,000 parameters for 10 classes, for images of 4 x 4 pixels or more."""
 
     def stage(before: int, after: int) -> tuple[nn.Module, ...]:
@@ -200,7 +161,7 @@ def small_cnn(bands: int, classes: int) -> nn.Module:
 
     return nn.Sequential(
         *(*stage(bands, 32), *stage(32, 64), nn.MaxPool2d(2), *stage(64, 64)),
-        *(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64 * 4 * 4, classes)),
+        *(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64 * 4 * 4, num_classes)),
     )
 
 
@@ -208,18 +169,14 @@ def build_model(factory: str | None, bands: int, classes: int) -> nn.Module:
     """Return the network of `package.module:function`, called with `num_classes`, such as torchvision.models:resnet18.
 
     Raises:
-        ImportError: There is no such function, or it does not return a module.
+        ImportError: There is no such function.
     """
-    if factory is None:
-        return small_cnn(bands, classes)
     try:
-        make: Any = resolve_name(factory)
-        if ":" not in factory:
-            raise ValueError("has no function")
+        make: Any = partial(small_cnn, bands) if factory is None else resolve_name(factory)
+        if not callable(make):
+            raise ValueError("is not a function")
     except (ImportError, AttributeError, ValueError) as error:
         remedy = "write package.module:function, from your code or an installed package"
         raise ImportError(f"model {factory!r}: {error}; {remedy}") from error
-    model = make(num_classes=classes)
-    if not isinstance(model, nn.Module):
-        raise ImportError(f"model {factory!r}: expected a torch.nn.Module, got {type(model).__name__}")
+    model: nn.Module = make(num_classes=classes)
     return model

@@ -223,7 +223,7 @@ def test_demo_trains_a_model_to_95_percent_accuracy(tmp_path: Path) -> None:
     name = TRAINING[0]
     demo.make_demo(tmp_path / "data")
     log = launch(str(bundled.spec_path(name)), "--name", name, workplace=tmp_path)
-    assert re.search(r"images holds the same 1,297 samples as train: digest [0-9a-f]{16}", log)
+    assert re.search(r"images holds the same samples as train: 1,297 samples, digest [0-9a-f]{16}", log)
     for row in (
         r"train +Pipe +1,297 ",
         r"validation +FastFile +250 ",

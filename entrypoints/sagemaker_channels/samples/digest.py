@@ -66,6 +66,10 @@ class Tally:
         """Return the tally of both together."""
         return Tally(self.count + other.count, self.bytes + other.bytes, (self.digest + other.digest) % MODULUS)
 
+    def __str__(self) -> str:
+        """Count and the digest's beginning, for messages."""
+        return f"{self.count:,} samples, digest {self.hex[:16]}"
+
     @property
     def hex(self) -> str:
         """The digest as 64 hexadecimal digits."""

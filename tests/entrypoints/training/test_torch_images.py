@@ -64,9 +64,14 @@ def channel_of(
     return ImageChannel(environment, name, Namespace(**options), **(order or {}))
 
 
+def batches_of(channel: ImageChannel, epoch: int = 0) -> Any:
+    channel.loader.set_epoch(epoch)
+    return iter(channel.loader)
+
+
 @pytest.mark.parametrize("name", ["train", "tar"])
 def test_batches_hold_images_with_the_classes_of_their_lines(environment: Environment, name: str) -> None:
-    batches = list(channel_of(environment, name).batches(0))
+    batches = list(batches_of(channel_of(environment, name)))
     assert [tuple(images.shape) for images, _, _ in batches] == [(16, 1, 2, 3), (16, 1, 2, 3), (8, 1, 2, 3)]
     classes = torch.cat([classes for _, classes, _ in batches])
     assert classes.tolist() == list(range(COUNT))
@@ -79,7 +84,7 @@ def test_batches_hold_images_with_the_classes_of_their_lines(environment: Enviro
 def test_order_is_a_function_of_seed_and_epoch(environment: Environment) -> None:
     def order(epoch: int, **shuffle: int) -> list[int]:
         channel = channel_of(environment, order=shuffle)
-        return [each for _, classes, _ in channel.batches(epoch) for each in classes.tolist()]
+        return [each for _, classes, _ in batches_of(channel, epoch) for each in classes.tolist()]
 
     ones = {"seed": 1, "block": 10}
     one, again, later = order(0, **ones), order(0, **ones), order(1, **ones)
@@ -95,7 +100,7 @@ def test_resumed_pass_yields_the_remaining_batches(environment: Environment, thr
         return channel_of(environment, order={"seed": 1}, batch_size=4, num_workers=threads)
 
     def classes(channel: ImageChannel, epoch: int, batches: int | None = None) -> list[list[int]]:
-        return [classes.tolist() for _, classes, _ in islice(channel.batches(epoch), batches)]
+        return [classes.tolist() for _, classes, _ in islice(batches_of(channel, epoch), batches)]
 
     whole = classes(channel(), 5)
     for done in range(len(whole) + 1):
@@ -109,7 +114,7 @@ def test_resumed_pass_yields_the_remaining_batches(environment: Environment, thr
 def test_images_are_converted_to_the_requested_mode_and_size(environment: Environment) -> None:
     file = environment.channels["train"].path / "00.png"
     file.write_bytes(png("RGBA", (255, 0, 51, 255)))
-    images, _, _ = next(channel_of(environment, image_mode="RGB", image_size=4).batches(0))
+    images, _, _ = next(batches_of(channel_of(environment, image_mode="RGB", image_size=4)))
     assert tuple(images.shape) == (16, 3, 4, 4)
     assert torch.allclose(images[0, :, 0, 0], torch.tensor([1.0, 0.0, 0.2]))
 
@@ -117,10 +122,10 @@ def test_images_are_converted_to_the_requested_mode_and_size(environment: Enviro
 def test_undecodable_image_is_refused_by_name(environment: Environment) -> None:
     (environment.channels["train"].path / "03.png").write_bytes(b"no image")
     with pytest.raises(ChannelError, match=r"^channel 'train': image '03.png' of 8 bytes cannot be decoded: [^\n]*$"):
-        list(channel_of(environment).batches(0))
+        list(batches_of(channel_of(environment)))
     (environment.channels["train"].path / "03.png").write_bytes(png("L", 3)[:-30])
     with pytest.raises(ChannelError, match=r"^channel 'train': image '03.png' of \d+ bytes cannot be decoded: [^\n]*$"):
-        list(channel_of(environment, num_workers=2).batches(0))
+        list(batches_of(channel_of(environment, num_workers=2)))
 
 
 def test_images_of_different_sizes_need_image_size(environment: Environment) -> None:
@@ -128,14 +133,14 @@ def test_images_of_different_sizes_need_image_size(environment: Environment) -> 
     with pytest.raises(
         ChannelError, match=r"image '03.png' has 9 x 7 pixels, unlike others of its batch; set image-size"
     ):
-        list(channel_of(environment).batches(0))
-    assert len(list(channel_of(environment, image_size=4).batches(0))) == 3
+        list(batches_of(channel_of(environment)))
+    assert len(list(batches_of(channel_of(environment, image_size=4)))) == 3
 
 
 def test_epoch_left_early_leaves_no_threads(environment: Environment) -> None:
     before = set(threading.enumerate())  # threads of earlier tests may still end
     channel = channel_of(environment, num_workers=2, batch_size=2)
-    batches = channel.batches(0)
+    batches = batches_of(channel)
     next(batches)
     batches.close()
     wait_for(lambda: not set(threading.enumerate()) - before)

@@ -61,7 +61,7 @@ def test_path_in_two_lists_is_refused(environment: Environment) -> None:
     ("channel", "expected"),
     [
         ("list", "no channel 'list'.* did you mean 'lists'"),
-        ("piped", "'piped' has input_mode Pipe, but lists are read as files"),
+        ("piped", "no .lst file in .*/piped has lines, and the channel's input_mode is Pipe; name .* File, EFS or FSx"),
     ],
 )
 def test_channel_without_lists_is_refused(environment: Environment, channel: str, expected: str) -> None:

@@ -60,7 +60,7 @@ def test_stop_of_one_rank_stops_all_and_any_number_resumes(
     # Rank 1's first step of the second epoch, of three: both ranks stop after it.
     stopped = train(root, STOP_AT="train 4", STOP_RANK="1")
     assert stopped.returncode != 0
-    assert "stopped in epoch 2, after 16 image(s) of it" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert "written: 1 epoch(s) and 16 image(s) are done" in stopped.stdout, stopped.stdout + stopped.stderr
     assert Checkpoints(root / contract.CHECKPOINT_DIR).latest() == 4
     monkeypatch.syspath_prepend(str(REPOSITORY / "tests/data"))
     monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(root))
@@ -69,7 +69,7 @@ def test_stop_of_one_rank_stops_all_and_any_number_resumes(
         main([*OPTIONS, "--num-threads", "1"])
     printed = capsys.readouterr().out
     assert "1 epoch(s) and 16 image(s) are done" in printed
-    assert "stopped in epoch 3, after 16 image(s) of it" in printed
+    assert "written: 2 epoch(s) and 16 image(s) are done" in printed
     monkeypatch.delenv("STOP_AT")
     done = train(root)
     assert done.returncode == 0, done.stderr

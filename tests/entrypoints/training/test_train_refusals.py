@@ -25,7 +25,7 @@ def test_channels_with_the_same_samples_compare_equal(
     (root / contract.DATA_DIR / "images").symlink_to(data / f"efs/{EFS}/digits/train")
     run("--epochs", "2", "--compare-channel", "images")
     log = capsys.readouterr().out
-    assert len(re.findall("images holds the same 90 samples as train", log)) == 1
+    assert len(re.findall("images holds the same samples as train: 90 samples, digest", log)) == 1
     assert re.search(r"^  images +File +90 ", log, re.MULTILINE)
 
 
@@ -75,7 +75,6 @@ def test_unknown_channel_and_model_names_are_refused(make_root: Callable[..., Pa
     assert "no channel 'images'" in refusal("--compare-channel", "images")
     assert "No module named 'nothing'" in refusal("--model", "nothing:make")
     assert "write package.module:function" in refusal("--model", "users_model")
-    assert "expected a torch.nn.Module, got str" in refusal("--model", "users_model:make_nothing")
     config = root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE
     config.write_text(config.read_text().replace('"train_lst"', '"train_list"'))
     assert "no channel 'train_lst'" in refusal()
