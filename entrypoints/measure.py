@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -124,16 +124,16 @@ def _measure(
         row["error"] = way.missing() or way.why_not(environment.channels, options.format)
     settings = {name: getattr(options, name) for name in ("format", "batch_size", "num_workers", "rounds", "step")}
     results: Results = {**settings, "machine": _machine(), "ways": rows}
-    took: dict[str, float] = {}
     try:
         for number in range(options.rounds + 1):
             able = [row for row in results["ways"] if not row["error"]]
-            for index, row in enumerate(able):
-                begun = time.monotonic()
-                print(progress([each["name"] for each in able], index, (number, options.rounds), took), flush=True)
+            stage = (
+                f"round {number} of {options.rounds}" if number else f"comparing digests before {options.rounds} rounds"
+            )
+            for index, row in enumerate(able, 1):
+                print(f"measure: way {index} of {len(able)} ({row['name']}), {stage}", flush=True)
                 found = _child([*command, "--one", row["name"], "--epoch", str(number)], with_memory=number == 0)
                 _add(row, number, found)
-                took[row["name"]] = time.monotonic() - begun
                 _write(file, results)
             if number == 0:
                 mark_different(results["ways"])
@@ -141,25 +141,6 @@ def _measure(
         _write(file, results)
         print("", *table(results), "", f"all figures: {file}", sep="\n", flush=True)
     return results
-
-
-def progress(names: Sequence[str], index: int, rounds: tuple[int, int], took: Mapping[str, float]) -> str:
-    """Return how far the measurement is, and about how long the rest takes.
-
-    Args:
-        names: The ways of this round.
-        index: The number of the next one, from 0.
-        rounds: The number of this round, and the last one.
-        took: The seconds of each way's last run, which are expected again; of a way without one, their mean.
-    """
-    number, last = rounds
-    stage = f"round {number} of {last}" if number else f"comparing digests before {last} rounds"
-    text = f"measure: way {index + 1} of {len(names)} ({names[index]}), {stage}"
-    if not took:
-        return text
-    expected = [took.get(name, sum(took.values()) / len(took)) for name in names]
-    left = sum(expected[index:]) + (last - number) * sum(expected)
-    return f"{text}; about {f'{left:.0f} s' if left < 100 else f'{left / 60:.0f} min'} left"
 
 
 def _add(row: dict[str, Any], number: int, found: dict[str, Any]) -> None:

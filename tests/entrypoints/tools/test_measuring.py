@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivered_channels import job
-from measure import main, progress
+from measure import main
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.tools.measuring import intervals, measure, step_of
 from sagemaker_channels.tools.results import mark_different, summary, table
@@ -174,12 +174,3 @@ def test_unknown_way_is_refused_with_the_nearest_name(names: str, problem: str) 
     assert [way.name for way in ways_of("pipe, file,,pipe")] == ["pipe", "file"]
     with pytest.raises(ConfigError, match=problem):
         ways_of(names)
-
-
-def test_progress_counts_ways_and_expects_each_to_take_as_long_as_before() -> None:
-    names = ["file", "pipe", "s3"]
-    assert progress(names, 0, (0, 3), {}) == "measure: way 1 of 3 (file), comparing digests before 3 rounds"
-    # 20 s for the way whose time is unknown, and three rounds of 10, 30 and 20 s.
-    assert progress(names, 2, (0, 3), {"file": 10, "pipe": 30}).endswith("; about 3 min left")
-    after_all = {"file": 10.0, "pipe": 30.0, "s3": 20.0}
-    assert progress(names, 1, (3, 3), after_all) == "measure: way 2 of 3 (pipe), round 3 of 3; about 50 s left"
