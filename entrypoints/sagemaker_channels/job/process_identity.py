@@ -6,6 +6,7 @@ A process is identified by its number and its start time, because numbers are re
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,29 @@ def owner_process() -> int:
 
     parent = parent_process()
     return os.getpid() if parent is None or parent.pid is None else parent.pid
+
+
+def ended_ranks() -> list[int]:
+    """Return the ranks of this host that have ended, if torchrun has started them; it waits for the others of one that exits with 0.
+
+    The processes that it has started say which ranks they are. If one of them does not, nothing is known.
+    """
+    rank, own, count = (os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    try:
+        launcher = int((stat(owner_process()) or [b"", b""])[1])
+        children = " ".join(path.read_text() for path in Path(f"/proc/{launcher}/task").glob("*/children")).split()
+        running = [_local_rank(int(child)) for child in children if start_time(int(child))]
+        if own not in running or "" in running or _local_rank(launcher):  # Otherwise it is a rank's own shell.
+            return []
+        return [int(rank) - int(own) + each for each in range(int(count)) if str(each) not in running]
+    except (OSError, ValueError):
+        return []
+
+
+def _local_rank(process: int) -> str:
+    """Return what torchrun has set for a process; empty if it has not started it. Raises OSError for another user's."""
+    found = re.search(rb"(?:^|\0)LOCAL_RANK=(\d+)\0", Path(f"/proc/{process}/environ").read_bytes())
+    return found[1].decode() if found else ""
 
 
 def is_running(process: int, start: str) -> bool:

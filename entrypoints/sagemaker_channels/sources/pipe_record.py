@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import is_running, owner_process, rank_variable, start_time
+from sagemaker_channels.job.process_identity import ended_ranks, is_running, owner_process, rank_variable, start_time
 
 WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
 CENSUS_SECONDS = 3.0  # until missing ranks are looked for: a process that replaces another runs by then
@@ -253,8 +253,8 @@ def lacking(table: Table, own: Request, most: int, seconds: float) -> str:
 def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
     """Return why the missing readers of an epoch are not waited for any more; empty if they are. `most` have asked at a time."""
     names = {each.rank for each in table.values() if each.epoch >= own.epoch}
-    ended = {each.rank for each in table.values() if each.rank not in names and not is_running(*each.owner)}
-    if ended and waited > CENSUS_SECONDS:
+    ended = {each.rank for each in table.values() if not is_running(*each.owner)}
+    if waited > CENSUS_SECONDS and (ended := (ended | {f"rank {rank}" for rank in ended_ranks()}) - names):
         return (
             f"{', '.join(sorted(ended))} of this host has ended without reading this epoch; see its log for why; every rank must "
             "read the channel in every epoch"

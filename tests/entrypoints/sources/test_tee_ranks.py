@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources import pipe_record, ring
-from tee_readers import content, opened, pipe, started, wait_for_requests, whole
+from tee_readers import SCRIPT, content, opened, pipe, started, wait_for_requests, whole
 
 
 @pytest.fixture
@@ -94,6 +95,26 @@ def test_rank_that_has_ended_is_reported_to_waiting_ranks(root: Path) -> None:
     with waiting:
         _, errors = waiting.communicate(timeout=PATIENCE)  # and not the ten minutes of a rank that is late
     assert "ChannelError: channel 'lines', epoch 1: rank 0 of this host has ended without reading this epoch" in errors
+
+
+# Starts ranks as torchrun does: as its own children, with their variables. Rank 1 ends before it asks for an epoch.
+LAUNCHER = """
+    import os, subprocess, sys
+    ranks = []
+    for rank in "01":
+        environ = {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"}
+        ranks.append(subprocess.Popen([sys.executable, "-c", sys.argv[1 + int(rank)], *sys.argv[3:]], env=environ))
+    sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+def test_rank_that_ends_before_its_first_epoch_is_reported_to_waiting_ranks(root: Path) -> None:
+    words = [textwrap.dedent(SCRIPT), "pass", json.dumps([str(root), 2, 0, "reads", 0])]
+    launcher = [sys.executable, "-c", textwrap.dedent(LAUNCHER), *words]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run(launcher, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert "ChannelError: channel 'lines', epoch 0: rank 1 of this host has ended without reading this" in found.stderr
+    assert found.returncode == 1
 
 
 def test_rank_that_is_late_is_waited_for(root: Path) -> None:
