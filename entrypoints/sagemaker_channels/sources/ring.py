@@ -28,7 +28,7 @@ from sagemaker_channels.sources import fifo, pipe_record
 from sagemaker_channels.sources.pipe_record import Request, wait_seconds
 from sagemaker_channels.sources.silence import WARN_SECONDS, Silence, warn
 
-RING_BYTES = 8 << 20
+RING_BYTES = 8 << 20  # With 4 MiB, 2 and 8 ranks take as much processor time, or some percent more.
 MOST_RINGS = 7  # Each is twice as large as the one before: 1 GiB together.
 GROW_SECONDS = 1.0  # that a reader which may need more waits for one that does not read
 _HOLD_SECONDS = 0.05  # for which a reader waits for bytes before it lets another one do so, which may have missed some
