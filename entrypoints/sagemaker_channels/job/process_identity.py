@@ -48,7 +48,7 @@ def owner_process() -> int:
 
 
 def ended_ranks() -> list[int]:
-    """Return the ranks of this host that have ended, if torchrun has started them; it waits for the others of one that exits with 0.
+    """Return the ranks of this host that have ended, if torchrun has started them; it waits for the others if one exits with 0.
 
     The processes that it has started say which ranks they are. If one of them does not, nothing is known.
     """

@@ -7,15 +7,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeGuard
 
 import torch
 from torch.utils.data import get_worker_info
 
-from sagemaker_channels.epoch.states import State, checked, is_finished, is_fresh
+from sagemaker_channels.epoch.placement import Placement
+from sagemaker_channels.epoch.samples import Samples
+from sagemaker_channels.epoch.states import State, checked, is_finished, is_fresh, united
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter, Work
@@ -29,17 +31,40 @@ _EPOCH, _LOADED, _USED, _SET, _LOOPS, _RUNNING, _ENDS = range(7)
 _CELLS = _ENDS + _READERS
 
 
-class Loop(NamedTuple):
-    """One loop over a dataset, as one of its readers sees it."""
+@dataclass(eq=False)
+class Loop:
+    """One loop over a dataset, as one process sees it: its readers make batches in turns, and are at a place after the last one."""
 
     epoch: int
-    mark: int  # that of all its readers
-    reader: int
-    readers: int
-    is_of_worker: bool
     state: State | None  # at which it continues
-    number: tuple[int, int]  # how often the epoch was set, and the number of loops since then, with this one
-    loads: int  # how often a state had been loaded
+    mark: int = 0  # that of all its readers
+    reader: int = 0  # this process, of so many
+    readers: int = 1
+    is_of_worker: bool = False
+    number: tuple[int, int] = (0, 0)  # how often the epoch was set, and the number of loops since then, with this one
+    loads: int = 0  # how often a state had been loaded
+    is_ended: bool = False
+
+    def begin(self, samples: list[Samples], placement: Placement | None = None) -> Loop:
+        """Begin with the samples of this process's readers, at its state, and with its place among the ranks."""
+        self.samples, self.placement = samples, placement
+        self._places: list[Callable[[], State]] = [partial(each.state_of, each.mark()) for each in samples]
+        first = self._places[0]()
+        self._group = f"readers of {min(first['at'], key=int)}"
+        turn, among = (self.state or {}).get("turn", {}).get(self._group, (0, 0))
+        is_same = among == len(samples) and self.state is not None and self.state["history"] == first["history"]
+        self.turn = turn if is_same else 0  # the reader of the next batch
+        return self
+
+    def move(self, reader: int, state: Callable[[], State]) -> None:
+        """Record where a reader is after its batch, which the loop gets now."""
+        self._places[reader], self.turn = state, (reader + 1) % len(self._places)
+
+    def position(self) -> State:
+        state = united(each() for each in self._places)
+        if len(self._places) > 1:
+            state["turn"][self._group] = [self.turn, len(self._places)]
+        return {**state, "at": dict.fromkeys(state["at"])} if self.is_ended else state
 
 
 class Epochs:
@@ -108,15 +133,17 @@ class Epochs:
         self.cells[_ENDS + reader], self.cells[_RUNNING] = -mark, 1
         self.cells[_LOOPS] += reader == 0
         number = int(self.cells[_SET]), int(self.cells[_LOOPS])
-        return Loop(epoch, mark, reader, readers, seed is not None, state, number, self._loads)
+        return Loop(epoch, state, mark, reader, readers, seed is not None, number, self._loads)
 
-    def is_current(self, loop: Loop) -> bool:
-        """Return whether no state was loaded since a loop began."""
-        return bool(self.cells[_LOADED] == loop.loads)
+    def is_last(self, loop: Loop | None) -> TypeGuard[Loop]:
+        """Return whether neither a state was loaded nor another epoch set since a loop began, but by its end."""
+        if loop is None or self.cells[_LOADED] != loop.loads:
+            return False
+        return loop.epoch in (self.epoch, self.epoch - loop.is_ended)
 
     def check(self, loop: Loop) -> None:
         """Raise ChannelError if a state was loaded since a loop began: its end would set the epoch after that of the state."""
-        if not self.is_current(loop):
+        if self.cells[_LOADED] != loop.loads:
             raise ChannelError(
                 "a state was loaded while this loop runs, which has not read from there",
                 remedy="leave the loop after loading, and begin another one",
@@ -132,6 +159,7 @@ class Epochs:
         # Readers that end at the same time all write the same.
         if ends == {loop.mark} and self.epoch == loop.epoch:
             self.cells[_EPOCH], self.cells[_RUNNING] = loop.epoch + 1, int(loop.is_of_worker)
+        loop.is_ended = True
 
 
 class SharedWork:

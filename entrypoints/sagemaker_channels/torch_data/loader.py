@@ -34,6 +34,7 @@ from sagemaker_channels.epoch.samples import Mark, Samples
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import whole_number
 from sagemaker_channels.sources.background import exit_deadline
+from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.shared_memory import keep_memory
 from sagemaker_channels.torch_data.shared_tensors import collating
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
@@ -107,27 +108,27 @@ class ThreadLoader(PositionedLoader):
         return sys.modules["accelerate"].utils.send_to_device(batch, self._device, non_blocking=self.pin_memory)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
-        _, samples, end = self._begin()
-        batches = self._batches(samples, end)
+        self._last = loop = self.stream.begin(self.readers)
+        batches = self._batches(loop)
         if not are_recorded():
             return batches
         return self.dataset.shared_work.loop(threads=max(1, self.num_workers)).over(batches)
 
-    def _batches(self, samples: list[Samples], end: Callable[[], object]) -> Generator[Any, None, None]:
+    def _batches(self, loop: Loop) -> Generator[Any, None, None]:
         # Readers that had ended are started, too: a Pipe's other readers must know of it.
         keep_memory()
-        making = _Threads(self, samples)
+        making = _Threads(self, loop.samples)
         try:
-            for reader, mark, result in making.results(self.turn):
+            for reader, mark, result in making.results(loop.turn):
                 try:
                     batch = result.result()
                 finally:  # An error's traceback has this frame, so what holds the error must not be in it.
                     del result
-                self._move(reader, partial(samples[reader].state_of, mark))
+                self._move(loop, reader, partial(loop.samples[reader].state_of, mark))
                 if batch is not NOTHING:
                     yield self._placed(batch)
                 del batch  # frees it while the next is waited for
-            end()
+            self.stream.end(loop)
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             making.stop()

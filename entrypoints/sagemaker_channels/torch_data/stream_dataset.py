@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -56,7 +56,7 @@ class StreamDataset(IterableDataset[Any]):
         # The same on all ranks that create their datasets in one order.
         self._name = f"dataset {_datasets[names]} of {names}"
         self._shared_work = SharedWork(sources, self._environment)
-        self._current: Samples | None = None  # of the loop that this process began last
+        self._current: Loop | None = None  # the loop that this process began last, unless that is a loader's
 
     def _copy(self: Self) -> Self:
         """Return another dataset of the same samples, at the beginning of the same epoch."""
@@ -136,8 +136,8 @@ class StreamDataset(IterableDataset[Any]):
         found = found if get_worker_info() is None else map(shared, found)
         return self.shared_work.meter().over(found) if are_recorded() else found
 
-    def begin(self, readers: int = 1) -> tuple[Loop, list[Samples], Callable[[], None]]:
-        """Begin a loop: return it, the samples of each of this process's readers at their positions, and what to call at its end.
+    def begin(self, readers: int = 1) -> Loop:
+        """Begin a loop of so many readers of this process.
 
         Raises:
             ChannelError: Another framework would lose samples, or the loaded state does not fit.
@@ -150,16 +150,15 @@ class StreamDataset(IterableDataset[Any]):
         loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
         if number == 0 and own.world_size > 1:
             self._compare(loop)
-        samples = [self.samples(number + each, workers * readers, loop.epoch) for each in range(readers)]
+        readers_here = range(number, number + readers)
+        samples = self._at(loop.state, [self.samples(each, workers * readers, loop.epoch) for each in readers_here])
         is_elsewhere = self.divider == frameworks.DISPATCHER and own.rank > 0
-        for each in samples:
-            if loop.state is not None:
-                each.load_state_dict(loop.state)
-            if is_elsewhere:  # Rank 0 reads for all, and what other ranks fetch is not used.
-                each.finish()
+        for each in samples if is_elsewhere else ():  # Rank 0 reads for all, and what other ranks fetch is not used.
+            each.finish()
+        loop.begin(samples, own)
         if is_elsewhere and info is None:
-            self._end(loop, own)  # accelerate fetches nothing here.
-        return loop, samples, lambda: self._end(loop, own)
+            self.end(loop)  # accelerate fetches nothing here.
+        return loop
 
     def _compare(self, loop: Loop) -> None:
         """Raise ChannelError if another rank has begun this loop, of those since the epoch was set, in another epoch.
@@ -176,9 +175,9 @@ class StreamDataset(IterableDataset[Any]):
                 remedy="call set_epoch before each loop that may be left early",
             )
 
-    def _end(self, loop: Loop, placement: Placement) -> None:
-        """End a loop that began with this process at `placement`. Raises ChannelError if it is at another now."""
-        if placement != self.own_placement:
+    def end(self, loop: Loop) -> None:
+        """End a loop. Raises ChannelError if this process is at another place among the ranks than when it began."""
+        if (placement := loop.placement) is not None and placement != self.own_placement:
             raise ChannelError(
                 f"the process group was initialized after this iteration began, which has read as rank {placement.rank} of"
                 f" {placement.world_size}",
@@ -194,14 +193,15 @@ class StreamDataset(IterableDataset[Any]):
         yield from self._loop()
 
     def _loop(self) -> Generator[Any, None, None]:
-        _, [samples], end = self.begin()
-        self._current, self._is_ahead = samples, frameworks.is_fetched_ahead()
-        return self._one_by_one(samples, end)
+        loop = self.begin()
+        self._current, self._is_ahead = loop, frameworks.is_fetched_ahead()
+        loop.move(0, loop.samples[0].state_dict)  # where it is at any time
+        return self._one_by_one(loop)
 
-    def _one_by_one(self, samples: Samples, end: Callable[[], object]) -> Generator[Any, None, None]:
-        with closing(samples):
+    def _one_by_one(self, loop: Loop) -> Generator[Any, None, None]:
+        with closing(loop.samples[0]) as samples:
             yield from self.over(samples)
-        end()
+        self.end(loop)
 
     _is_ahead = False  # whether what iterates has fetched more than its own loop has got
 
@@ -229,22 +229,27 @@ class StreamDataset(IterableDataset[Any]):
         Raises:
             ChannelError: A loader has fetched samples that its loop has not got, so only the loader knows the position.
         """
-        frameworks.check_not_flattened()
-        current, epoch = self._current, self.epoch
-        if current is not None and current.epoch not in (epoch, epoch - current.finished):
-            current = None
-        is_ahead = current is not None and self._is_ahead and not current.finished
+        current = self._current if self.epochs.is_last(self._current) else None
+        is_ahead = current is not None and self._is_ahead and not current.is_ended
         if get_worker_info() is not None or is_ahead or (current is None and self.epochs.is_running):
             raise ChannelError(
                 "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance",
                 remedy="take the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that"
                 " workers have read, call set_epoch before state_dict()",
             )
-        return (current or self.waiting(1)[0]).state_dict()
+        return self.position_of(current, 1)
 
-    def waiting(self, readers: int) -> list[Samples]:
-        """Return the samples of each of so many readers as the next loop will begin with them."""
-        state, samples = self.epochs.waiting, [self.samples(each, readers) for each in range(readers)]
+    def position_of(self, loop: Loop | None, readers: int) -> State:
+        """Return the position of a loop of so many readers; if it is not the last one, that at which the next one begins."""
+        frameworks.check_not_flattened()
+        if not self.epochs.is_last(loop):
+            loop = Loop(self.epoch, self.epochs.waiting)
+            loop.begin(self._at(loop.state, [self.samples(each, readers) for each in range(readers)]))
+        return loop.position()
+
+    @staticmethod
+    def _at(state: State | None, samples: list[Samples]) -> list[Samples]:
+        """Return the samples, which continue at a state if there is one."""
         if state is not None:
             for each in samples:
                 each.load_state_dict(state)
@@ -260,7 +265,6 @@ class StreamDataset(IterableDataset[Any]):
             ChannelError: It is no state of ours.
         """
         self.epochs.load(state)
-        self._current = None
         if state["of"].get("restart") and any(state["at"].values()):
             warn_once(
                 "SageMaker sends this Pipe in another order in each job, so the epoch of the state begins again; to resume in its"

@@ -7,7 +7,7 @@ WorkerLoader is a DataLoader whose workers make whole batches, and send with eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -15,8 +15,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.states import State, united
+from sagemaker_channels.epoch.states import State
 from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Loop
@@ -29,9 +28,7 @@ class PositionedLoader(DataLoader[Any]):
 
     stream: StreamDataset
     readers: int
-    turn = 0  # the reader of the next batch
     _last: Loop | None = None  # the last loop
-    _is_ended = False  # whether it has ended
 
     def _read_by(self, dataset: Any, batch_size: Any, collate_fn: Any, *, drop_last: bool) -> int:
         """Return the batch size. Raises TypeError unless the dataset has readers and states, and `collate_fn` is a function."""
@@ -42,7 +39,6 @@ class PositionedLoader(DataLoader[Any]):
                 " DataLoader, or a ChannelDataset of the same channel"
             )
         self.stream, self._drops_last, self._size = dataset, drop_last, whole_number("batch_size", batch_size, 1)
-        self._states: list[Callable[[], State]] = []
         return self._size
 
     def __len__(self) -> int:
@@ -68,17 +64,12 @@ class PositionedLoader(DataLoader[Any]):
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
-        frameworks.check_not_flattened()
-        epochs, last = self.stream.epochs, self._last
-        if (
-            last is None
-            or not epochs.is_current(last)
-            or last.epoch not in (epochs.epoch, epochs.epoch - self._is_ended)
-        ):
-            states = [each.state_dict() for each in self.stream.waiting(self.readers)]
-            return self._of_all(states, self._turn_of(epochs.waiting, states))
-        state = self._of_all([each() for each in self._states], self.turn)
-        return {**state, "at": dict.fromkeys(state["at"])} if self._is_ended else state
+        return self.stream.position_of(self._last, self.readers)
+
+    def _move(self, loop: Loop, reader: int, state: Callable[[], State]) -> None:
+        """Record where a reader is after its batch, which the loop gets now. Raises ChannelError if a state was loaded since."""
+        self.stream.epochs.check(loop)
+        loop.move(reader, state)
 
     def load_state_dict(self, state: State) -> None:
         """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
@@ -89,41 +80,6 @@ class PositionedLoader(DataLoader[Any]):
             ChannelError: It is no state of ours.
         """
         self.stream.load_state_dict(state)
-
-    def _begin(self) -> tuple[Loop, list[Samples], Callable[[], object]]:
-        """Begin a loop: return it, each reader's samples, and what to call at its end."""
-        loop, samples, end = self.stream.begin(self.readers)
-        self._last, self._is_ended = loop, False
-        states = [each.state_dict() for each in samples]  # before they are read
-        self._states = [lambda state=each: state for each in states]  # type: ignore[misc]
-        self.turn = self._turn_of(loop.state, states)
-
-        def ended() -> None:
-            end()
-            self._is_ended = True
-
-        return loop, samples, ended
-
-    def _move(self, reader: int, state: Callable[[], State]) -> None:
-        """Record where a reader is after its batch, which the loop gets now."""
-        assert self._last is not None
-        self.stream.epochs.check(self._last)
-        self._states[reader], self.turn = state, (reader + 1) % self.readers
-
-    def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
-        """Return the turn of a loaded state, if its readers are these."""
-        turn, among = (state or {}).get("turn", {}).get(_group(states), (0, 0))
-        return turn if among == self.readers and state and state["history"] == states[0]["history"] else 0
-
-    def _of_all(self, states: Sequence[State], turn: int) -> State:
-        state = united(states)
-        if self.readers > 1:
-            state["turn"][_group(states)] = [turn, self.readers]
-        return state
-
-
-def _group(states: Sequence[State]) -> str:
-    return f"readers of {min(states[0]['at'], key=int)}"
 
 
 class WorkerLoader(PositionedLoader):
@@ -162,13 +118,13 @@ class WorkerLoader(PositionedLoader):
         self.readers = max(1, self.num_workers)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
-        loop, _, end = self._begin()
+        self._last = loop = self.stream.begin(self.readers)
         if loop.state is not None or self.dataset.state is not None:
             self._iterator = None  # Workers that stayed over an epoch do not know of it.
-        self.dataset.state, self.dataset.turn = loop.state, self.turn
-        return self._loop(end)
+        self.dataset.state, self.dataset.turn = loop.state, loop.turn
+        return self._loop(loop)
 
-    def _loop(self, end: Callable[[], object]) -> Generator[Any, None, None]:
+    def _loop(self, loop: Loop) -> Generator[Any, None, None]:
         for made in super().__iter__():
             if isinstance(made, ChannelError):
                 try:
@@ -176,11 +132,11 @@ class WorkerLoader(PositionedLoader):
                 finally:
                     del made  # Its traceback has this frame: that circle would keep the dataset and the workers.
             reader, state, batch = made
-            self._move(reader, partial(_as_it_is, state))
+            self._move(loop, reader, partial(_as_it_is, state))
             del made
             yield batch
             del batch
-        end()
+        self.stream.end(loop)
 
 
 class _Batches(IterableDataset[Any]):
