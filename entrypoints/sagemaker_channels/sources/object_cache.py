@@ -1,8 +1,7 @@
-"""`cache_dir`: objects kept on a local disk as they are read, for later epochs.
+"""`cache_dir`: objects kept on a local disk when they are first read, for later epochs.
 
 Whole objects are kept, not samples, so every order, shard and format uses the same cache, and all ranks and workers of a host
-share it. An object is written below `parts` and renamed when it is complete; one that is not read to its end is not kept. For
-formats that begin at an object's end (zip, Parquet), an object of at most `WHOLE_BYTES` is fetched whole first. A full disk ends
+share it. An object is copied to a file below `parts`, which is renamed when it is complete, and read from there. A full disk ends
 caching, not reading. Files that a killed process left half written are removed by the next one that opens the cache.
 
 An S3 object is identified by key, size and ETag, so a changed one is read again. A file of a remote mount is identified by its path
@@ -25,14 +24,13 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from io import SEEK_END, FileIO
+from io import FileIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats.cursor import Seekable
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources.listing import Listed
@@ -41,7 +39,6 @@ from sagemaker_channels.sources.remote_file import is_remote
 from sagemaker_channels.sources.silence import warn_once
 
 WARM_POOL = "warm-pool"  # in place of a folder
-WHOLE_BYTES = 1 << 30  # Larger objects are not fetched whole before their format reads them.
 
 _OBJECTS = "launcher-objects"  # our folder in a warm pool's directory; pip's cache is beside it
 _KEPT_FREE = 0.05  # share of the disk that stays free for the job's other files
@@ -96,7 +93,7 @@ class ObjectCache:
                     channel=channel.name,
                     remedy="name a writable folder on a disk of this machine",
                 ) from error
-            self.stop(error)
+            self._stop(error)
 
     def open_objects(
         self, reader: Reader, channel: Channel, chosen: Iterable[Any]
@@ -123,111 +120,51 @@ class ObjectCache:
         with closing(reader.open_objects(channel, noted())) as streams:
             for key, stream in streams:
                 place = places.popleft()
-                yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
+                yield key, self._kept(stream, place) if self._has_room() else stream
+
+    def _kept(self, stream: Any, place: str) -> ByteStream:
+        """Return the file to which a stream is copied, or the stream if that fails; an error of the stream itself follows then."""
+        try:
+            with self.new_part() as part:
+                try:
+                    shutil.copyfileobj(stream, part, _AT_ONCE)
+                    part.flush()
+                    os.replace(part.name, place)  # noqa: PTH105 (names are plain strings here)
+                except BaseException:
+                    os.unlink(part.name)  # noqa: PTH108
+                    raise
+            stream.close()
+            return FileIO(place)
+        except OSError as error:
+            self._stop(error)
+            stream.seek(0)
+            return stream  # type: ignore[no-any-return]
 
     def _place(self, item: Any) -> str:
         return f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
 
-    def has_room(self, size: int) -> bool:
-        """Return whether an object of so many bytes may be kept."""
+    def _has_room(self) -> bool:
+        """Return whether more objects may be kept."""
         if self._full:
             return False
         try:
             usage = shutil.disk_usage(self._folder)
+            if usage.free < _KEPT_FREE * usage.total:
+                self._stop(f"the disk has {usage.free:,} bytes left")
         except OSError as error:
-            self.stop(error)
-            return False
-        if usage.free < _KEPT_FREE * usage.total:
-            self.stop(f"the disk has {usage.free:,} bytes left")
-        return not self._full and usage.free - size >= _KEPT_FREE * usage.total
+            self._stop(error)
+        return not self._full
 
-    def stop(self, reason: object) -> None:
-        """Keep no more objects, and log it once."""
-        if not self._full:
-            self._full = True
-            _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
+    def _stop(self, reason: object) -> None:
+        """Keep no more objects, and log it."""
+        self._full = True
+        _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 
     def new_part(self) -> Any:
         """Make a file for an object, locked while it is open. Raises OSError."""
-        part = tempfile.NamedTemporaryFile(dir=self._parts, prefix="part-", buffering=0, delete=False)  # noqa: SIM115
+        part = tempfile.NamedTemporaryFile(dir=self._parts, prefix="part-", delete=False)  # noqa: SIM115
         fcntl.flock(part, fcntl.LOCK_EX)
         return part
-
-
-class _CachingStream:
-    """A stream whose bytes are also written to a file: as they are read, or all at the first seek to the end."""
-
-    def __init__(self, stream: ByteStream, cache: ObjectCache, place: str) -> None:
-        self._below: Any = stream
-        self._stream: Any = stream  # or the file, once the object is kept
-        self._cache, self._place = cache, place
-        self._part: Any = None
-        self._begun = False
-
-    def read(self, size: int = -1, /) -> bytes:
-        data: bytes = self._stream.read(size)
-        self._keep(memoryview(data), ended=size < 0 or (not data and size > 0))
-        return data
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        count: int = self._stream.readinto(buffer)
-        self._keep(buffer[:count], ended=count == 0 < len(buffer))
-        return count
-
-    def seekable(self) -> bool:
-        return isinstance(self._stream, Seekable) and self._stream.seekable()
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """See io. A first seek to the end keeps the whole object; after any other seek it is not kept."""
-        if whence == SEEK_END and not self._begun:
-            self._keep_whole()
-        self._give_up()
-        return int(self._stream.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def close(self) -> None:
-        self._give_up()
-        self._stream.close()
-        self._below.close()
-
-    def _keep(self, data: memoryview, *, ended: bool) -> None:
-        try:
-            if not self._begun:
-                self._begun, self._part = True, self._cache.new_part()
-            if self._part is None:
-                return
-            while len(data):
-                data = data[self._part.write(data) :]
-            if ended:
-                os.replace(self._part.name, self._place)  # noqa: PTH105 (names are plain strings here)
-                self._part.close()
-                self._part = None
-        except OSError as error:
-            self._cache.stop(error)
-            self._give_up()
-
-    def _keep_whole(self) -> None:
-        size = self._below.seek(0, SEEK_END)
-        self._below.seek(0)
-        if size > WHOLE_BYTES or not self._cache.has_room(size):
-            return
-        data = b"any"
-        while data and (self._part is not None or not self._begun):
-            data = self._below.read(_AT_ONCE)
-            self._keep(memoryview(data), ended=not data)
-        try:
-            self._stream = FileIO(self._place)
-        except OSError:  # The log has the reason.
-            self._below.seek(0)
-
-    def _give_up(self) -> None:
-        self._begun = True
-        part, self._part = self._part, None
-        if part is not None:
-            with part, suppress(OSError):
-                os.unlink(part.name)  # noqa: PTH108
 
 
 def _is_kept(item: Any, place: str) -> bool:

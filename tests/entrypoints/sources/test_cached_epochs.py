@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources import mounted
-from sagemaker_channels.sources.object_cache import ObjectCache
 from shuffled_channels import CHANNELS, EVERY, make_environment, texts
 
 
@@ -56,33 +55,15 @@ def test_second_epoch_is_read_from_the_cache(environment: Environment, far: list
         assert far == []
 
 
-def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, far: list[str], tmp_path: Path) -> None:
+def test_object_that_is_left_early_is_kept(environment: Environment, far: list[str], tmp_path: Path) -> None:
     reading: dict[str, Any] = {"cache_dir": tmp_path}
     with closing(open_channel("tar", environment=environment, **reading)) as samples:
         for _ in range(25):
             next(samples)
     far.clear()
     assert sorted(texts(environment, "tar", **reading)) == EVERY
-    assert far == [f"{shard}.tar" for shard in range(2, 7)], "two had been read to their ends"
+    assert far == [f"{shard}.tar" for shard in range(3, 7)], "three had been begun"
     assert [file.name for file in tmp_path.rglob("part-*")] == []
-
-
-@pytest.mark.parametrize("empty", [lambda stream: stream.read(0), lambda stream: stream.readinto(bytearray())])
-def test_reading_no_bytes_does_not_end_an_object(
-    environment: Environment, tmp_path: Path, empty: Callable[[Any], object]
-) -> None:
-    """The size of a file of a mount is not compared, so a cut one would be read from then on."""
-    channel = environment.channels["tar"]
-    cache = ObjectCache(tmp_path, channel)
-
-    def opened() -> Any:
-        return closing(cache.open_objects(mounted, channel, mounted.objects(channel)))
-
-    with opened() as streams, closing(next(streams)[1]) as stream:
-        stream.read(10)
-        empty(stream)
-    with opened() as streams, closing(next(streams)[1]) as stream:
-        assert len(stream.read()) > 10
 
 
 def test_full_disk_ends_caching_but_not_reading(

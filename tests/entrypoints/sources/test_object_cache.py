@@ -23,7 +23,7 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import tar, zip_archive
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources import listing, object_cache, s3
+from sagemaker_channels.sources import listing, s3
 from sagemaker_channels.sources.object_cache import ObjectCache
 
 OBJECTS, SAMPLES = 12, 5
@@ -69,18 +69,6 @@ def test_objects_of_every_format_are_cached(store: Store, tmp_path: Path, form: 
     assert sorted(read(tmp_path, form, {"seed": 1, "cache_dir": tmp_path / "cache"}, 1)) == EVERY
     assert fetched(store) == []
     assert not list((tmp_path / "cache").rglob("part-*"))
-
-
-def test_object_too_large_to_fetch_whole_is_read_from_the_store(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(object_cache, "WHOLE_BYTES", 10)
-    write(store, "zip")
-    reading = {"cache_dir": tmp_path / "cache"}
-    for epoch in range(2):
-        store.requests.clear()
-        assert sorted(read(tmp_path, "zip", reading, epoch)) == EVERY
-        assert len(set(fetched(store))) == OBJECTS
 
 
 def test_changed_object_is_fetched_again(store: Store, tmp_path: Path) -> None:
@@ -198,12 +186,13 @@ def test_removed_cache_dir_ends_caching_but_not_reading(
 
 
 def read_half_and_die(root: Path) -> None:
-    environment = environment_of(root, "s3://bucket/big/")
-    channel = environment.channels["train"]
-    cache = ObjectCache(root / "cache", channel)
-    for _, stream in cache.open_objects(s3, channel, s3.objects(channel)):
-        stream.read(1000)
+    def copy(stream: Any, part: Any, size: int) -> None:
+        part.write(stream.read(1000))
         os.kill(os.getpid(), signal.SIGKILL)
+
+    shutil.copyfileobj = copy  # type: ignore[assignment]
+    channel = channel_of(root, "s3://bucket/big/")
+    next(ObjectCache(root / "cache", channel).open_objects(s3, channel, s3.objects(channel)))
 
 
 def test_leftovers_of_a_killed_process_are_removed_by_the_next(store: Store, tmp_path: Path) -> None:
