@@ -179,9 +179,9 @@ def _cluster(
     return Cluster(tuple(instances), volume_price(region))
 
 
-def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Cluster | None:
+def cluster_of(resources: Mapping[str, Any], region: str | None) -> Cluster | None:
     """Return the cluster of an existing job; None if it has none, or AWS has not chosen one yet."""
     choices = _choices(resources)
     if len(choices) != 1 or not all(part.get("InstanceType") for part in choices[0]):
         return None
-    return _cluster(choices[0], resources, region, lookup)
+    return _cluster(choices[0], resources, region, instance_price)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from launcher.console import duration
 from launcher.cost.estimate import LEFT_OUT, Cluster, Estimate, Instances, cluster_of
-from launcher.cost.prices import HOME_REGION, Lookup, Price, instance_price
+from launcher.cost.prices import HOME_REGION, Price
 
 _WIDTH = 14  # of the titles
 
@@ -167,15 +167,10 @@ def billed_seconds(description: Mapping[str, Any], now: datetime | None = None) 
     return billed
 
 
-def estimate_of_job(
-    description: Mapping[str, Any],
-    region: str | None,
-    lookup: Lookup = instance_price,
-    now: datetime | None = None,
-) -> JobCost | None:
+def estimate_of_job(description: Mapping[str, Any], region: str | None, now: datetime | None = None) -> JobCost | None:
     """Return the cost of a described job, until `now` if it runs; None if it is not billed yet, or not by the instance."""
     seconds, resources = billed_seconds(description, now), description.get("ResourceConfig") or {}
-    cluster = cluster_of(resources, region, lookup)
+    cluster = cluster_of(resources, region)
     if seconds is None or cluster is None or resources.get("TrainingPlanArn"):
         return None
     kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
@@ -195,7 +190,4 @@ def estimate_of_job(
         parts.append(f"{dollars(stored)} for {cluster.volume_gb:,} GB of storage")
     if so_far and description.get("EnableManagedSpotTraining"):
         parts.append("at most, since AWS reports what spot saves at the end")
-    elif took := description.get("EnableManagedSpotTraining") and description.get("TrainingTimeInSeconds"):
-        # AWS's formula of the saving is (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100.
-        parts.append(f"spot saved {max(0.0, 1 - seconds / took):.0%} of on-demand")
     return JobCost(usd, "; ".join(parts))
