@@ -205,6 +205,9 @@ def _run(args: list[str]) -> int:
         # Errors of other files than stdout and stderr have a file name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
             raise
+        if isinstance(error, PermissionError) and error.filename is not None:  # Path.exists and is_dir raise it, too.
+            remedy = "ask its owner for access, or use another path"
+            return _report(args, f"{error.filename}: {error.strerror}; {remedy}", LaunchError.exit_code)
         import traceback  # 2 ms of every other command
 
         say(traceback.format_exc().rstrip())

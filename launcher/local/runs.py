@@ -132,7 +132,8 @@ def _number(log: Path) -> int:
 
 
 def _folders() -> dict[str, Path]:
-    found = Path(RUNS_FOLDER).glob("*")
+    folder = Path(RUNS_FOLDER)
+    found = folder.iterdir() if folder.exists() else ()  # iterdir raises PermissionError, which glob hides
     return {path.name: path for path in found if any((path / name).is_file() for name in (_RUN, RESULT))}
 
 

@@ -107,6 +107,7 @@ def test_wrong_input_is_refused_with_what_to_do(words: tuple[str, ...], problem:
 @pytest.mark.parametrize("command", ["measure", "advise"])
 def test_folder_without_files_is_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "empty/below").mkdir(parents=True)
+    (tmp_path / "empty/below/above").symlink_to(tmp_path / "empty")
     found = CliRunner().invoke(cli.cli, [command, str(tmp_path / "empty")])
     assert found.exit_code == 2
     assert "holds no files; name the folder that holds the data" in found.output

@@ -15,6 +15,7 @@ from typing import Any
 
 from launcher.console import shown_path
 from launcher.errors import InputError, LaunchError, did_you_mean, did_you_mean_path
+from launcher.local.s3_server.walk import holds_files
 from launcher.planning import Plan
 from launcher.request.build import connector_variables
 from launcher.request.view import file_system_source, s3_source, with_source
@@ -95,7 +96,7 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
         raise InputError(f"--channel {text}: there is no {path}{did_you_mean_path(found) or '; correct the path'}")
     if not found.is_file() and not found.is_dir():
         raise InputError(f"--channel {text}: {path} is neither a file nor a folder; correct the path")
-    if found.is_dir() and next((each for each in found.rglob("*") if each.is_file()), None) is None:
+    if found.is_dir() and not holds_files(found):
         raise InputError(f"--channel {text}: {path} holds no files; put the channel's files there")
     return name, found
 

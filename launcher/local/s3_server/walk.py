@@ -83,6 +83,11 @@ def walk(
         yield from below(base, max(low, prefix), ())
 
 
+def holds_files(folder: Path) -> bool:
+    """Return whether a walk of the folder, which follows links, finds a file. Raises PermissionError as `walk` does."""
+    return next(walk(str(folder), "", "", on_omitted=lambda _: None), None) is not None
+
+
 def names_after(
     found: Iterator[tuple[str, str]], prefix: str, delimiter: str, after: str
 ) -> Iterator[tuple[str, str | None]]:

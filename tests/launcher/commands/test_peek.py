@@ -178,6 +178,14 @@ def test_shards_read_as_whole_objects_are_pointed_out(here: Path) -> None:
     assert "--format jsonl" in launch("peek", "data").stderr
 
 
+def test_folder_of_links_has_the_samples_of_their_folders(here: Path) -> None:
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere/a.txt").write_text("text")
+    (here / "classes").mkdir()
+    (here / "classes/cat").symlink_to(here / "elsewhere")
+    assert "cat/a.txt" in launch("peek", "classes").stdout
+
+
 def test_missing_prefix_is_one_error(account: StandIn) -> None:
     done = launch("peek", "s3://mine/tain/")
     assert done.returncode == 2

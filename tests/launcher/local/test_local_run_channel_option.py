@@ -69,7 +69,9 @@ def test_single_file_is_a_channels_only_file(here: Path, mode: str) -> None:
 def test_channel_option_works_for_connector_channels(here: Path) -> None:
     overlay = "channels: {images: {source: S3Connector, s3_uri: s3://somewhere/train/}}\n"
     (here / "job.yaml").write_text(laid_over_base(f"code: {{entry_point: entrypoints/read_channels.py}}\n{overlay}"))
-    output = launch_here(here, "--channel", "images=data/s3/bucket/train")
+    (here / "linked").mkdir()
+    (here / "linked/train").symlink_to(here / "data/s3/bucket/train")  # a folder of nothing but a link
+    output = launch_here(here, "--channel", "images=linked")
     assert [json.loads(line.split("| ", 1)[1])["count"] for line in output.splitlines() if "| {" in line] == [6]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
@@ -162,6 +163,21 @@ def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
     assert data("clean", "--yes") == ["job"]
     assert "no local runs" in called("clean", "--yes").stderr
     assert [path.name for path in (ended / ".launch").iterdir()] == [".gitignore"]
+
+
+@pytest.mark.parametrize("command", [("list", "--local"), ("clean", "--yes"), ("logs", "job", "--local")])
+def test_runs_of_another_user_are_refused_by_their_folder(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    (tmp_path / ".launch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "iterdir", denied)
+    done = called(*command)
+    assert done.returncode == 3
+    assert done.stderr == "error: .launch: Permission denied; ask its owner for access, or use another path\n"
 
 
 def test_clean_removes_a_link_to_a_run_and_not_what_it_names(ended: Path) -> None:
