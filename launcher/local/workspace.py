@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,11 +115,14 @@ def entries_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @contextmanager
 def refuse_full_disk(folder: Path) -> Iterator[None]:
-    """Raise RefusedError, with the run's folder, if its disk is full."""
+    """Raise RefusedError, with the run's folder or that for temporary files, if the disk of one is full."""
     try:
         yield
     except OSError as error:
         # A shutil.Error, of a whole folder, has no errno, but the texts of its errors.
         if not any(os.strerror(full) in str(error) for full in (errno.ENOSPC, errno.EDQUOT)):
             raise
-        raise RefusedError(f"{folder}: its disk is full; free space there, or run on another disk") from error
+        full, remedy, temporary = folder, "run on another disk", tempfile.gettempdir()
+        if shutil.disk_usage(temporary).free < shutil.disk_usage(folder.parent).free:  # an error of writing has no name
+            full, remedy = Path(temporary), "name a folder of another disk in TMPDIR"
+        raise RefusedError(f"{full}: its disk is full; free space there, or {remedy}") from error

@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from launcher.code.archive import read_code
 from local_jobs import command, namespaces, write_job
 from patience import PATIENCE
@@ -16,10 +18,12 @@ WEIGHTS = PACKAGE + 1_000_000
 SIZE = PACKAGE + WEIGHTS + 500_000
 
 
-def launch_on_a_small_disk(here: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def launch_on_a_small_disk(
+    here: Path, *options: str, folder: str = ".launch", size: int = SIZE
+) -> subprocess.CompletedProcess[str]:
     namespaces()
-    (here / ".launch").mkdir()
-    script = f'mount -t tmpfs -o size={SIZE} none .launch && "$@"; code=$?; find .launch -size +1000k >&2; exit $code'
+    (here / folder).mkdir()
+    script = f'mount -t tmpfs -o size={size} none {folder} && "$@"; code=$?; find .launch -size +1000k >&2; exit $code'
     inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
     words = [*inside, *command("--json", *options)]
     return subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
@@ -64,3 +68,13 @@ def test_checkpoints_that_do_not_fit_twice_are_refused_and_leave_nothing(here: P
         f"{here}/.launch/job: its disk is full; free space there, or run on another disk"
     )
     assert done.stderr.splitlines()[-1].startswith("error: ")
+
+
+def test_full_disk_of_temporary_files_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_job(here, "")
+    monkeypatch.setenv("TMPDIR", f"{here}/temporary")
+    done = launch_on_a_small_disk(here, folder="temporary", size=50_000)
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["error"] == (
+        f"{here}/temporary: its disk is full; free space there, or name a folder of another disk in TMPDIR"
+    )
