@@ -65,8 +65,12 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
             details = "\n".join(lines[start:])
             noted = [f" ({note})" for note in _SAMPLE.findall(details)[-1:]]
             return fit_to_limit("".join([lines[exception], *noted]), details)
-    printed = [line for line in lines if line.strip()] if exit_code == _UNCAUGHT else []  # by sys.exit("text"), perhaps
-    return fit_to_limit(": ".join([f"{program} {how_it_ended(exit_code)}", *printed[-1:]]), "\n".join(lines))
+    details = "\n".join(lines)
+    printed = (
+        [line for line in lines if line.strip()][-1:] if exit_code == _UNCAUGHT else []
+    )  # by sys.exit("text"), perhaps
+    before = details.rpartition(printed[0])[0] if printed else details
+    return fit_to_limit(": ".join([f"{program} {how_it_ended(exit_code)}", *printed]), before)
 
 
 def shell_code(exit_code: int) -> int:

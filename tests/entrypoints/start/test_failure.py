@@ -61,7 +61,8 @@ def test_message_of_sys_exit_is_in_the_first_line(tmp_path: Path) -> None:
     text = failure_text(
         "train.py", 1, stderr_of("import sys\nprint('slow', file=sys.stderr)\nsys.exit('no image')", tmp_path)
     )
-    assert text == "train.py ended with exit code 1: no image\n\nslow\nno image"
+    assert text == "train.py ended with exit code 1: no image\n\nslow"
+    assert failure_text("train.py", 1, "no image\n") == "train.py ended with exit code 1: no image"
 
 
 def test_exception_before_an_abort_at_exit_is_the_reason(tmp_path: Path) -> None:
