@@ -20,6 +20,14 @@ LINES: list[tuple[str, str, str]] = [
         " of shared memory. Please try to raise your shared memory limit.",
         "/dev/shm",
     ),
+    *(
+        ("out-of-shared-memory", f"RuntimeError: unable to {what} </torch_16_335_1>{why}", "/dev/shm")
+        for what, why in (
+            ("allocate shared memory(shm) for file", ": No space left on device (28)"),
+            ("write to file", ": No space left on device (28)"),
+            ("open shared memory object", " in read-write mode: Too many open files (24)"),
+        )
+    ),
     ("no-space", "OSError: [Errno 28] No space left on device: '/opt/ml/model/model.pt'", "disk"),
     ("out-of-memory", "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.", "memory"),
     ("allocation-failed", "numpy: MemoryError\nMemoryError", "refused"),
@@ -75,6 +83,18 @@ LINES: list[tuple[str, str, str]] = [
         "trian.py",
     ),
     ("wrong-arguments", "train.py: error: unrecognized arguments: --lerning-rate 0.1", "--lerning-rate"),
+    ("wrong-arguments", "train.py: error: argument -e/--epochs: expected one argument", "--epochs: expected one"),
+    ("wrong-arguments", "Try 'train.py --help' for help.\n\nError: No such option '--lr'.", ": No such option '--lr'"),
+    ("wrong-arguments", "╭─ Error ──╮\n│ No such option: --lr      │\n╰──────────╯", ": No such option: --lr"),
+    ("wrong-arguments", "│ Invalid value for '--lr': 'x' is not a valid float. │", "'--lr': 'x' is not a valid float."),
+    ("wrong-arguments", "Error: Got unexpected extra arguments (True 5)", "arguments (True 5)"),
+    ("wrong-arguments", "ERROR: Could not consume arg: --lr", "consume arg: --lr"),
+    (
+        "wrong-arguments",
+        "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--lr', '0.1']",
+        "HfArgumentParser: ['--lr', '0.1']",
+    ),
+    ("wrong-arguments", "Could not override 'lr'.\nTo append to your config use +lr=0.1", "override 'lr'"),
     (
         "data-missing",
         "FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/input/data/training/cats.csv'",
