@@ -11,7 +11,9 @@ OVERLAY = """\
 channels: {train: s3://bucket/train/}
 tags: {team: vision}
 hyperparameters: {lr: 0.1}
+experiment_config: {experiment_name: birds, trial_name: first, run_name: birds-run}
 """
+# The calls of load_run in SageMaker's SDK 2 follow those about the job.
 SCRIPT = """\
 import json, os, time, urllib.error, urllib.request
 import boto3
@@ -26,6 +28,23 @@ sm.add_tags(ResourceArn=arn, Tags=[{"Key": "epoch", "Value": "1"}])
 sm.delete_tags(ResourceArn=arn, TagKeys=["team"])
 out["tags"] = sm.list_tags(ResourceArn=arn)["Tags"]
 
+config = seen["ExperimentConfig"]
+component = config["RunName"]
+out["run"] = sm.describe_trial_component(TrialComponentName=component)["TrialComponentName"]
+for create, words in (
+    (sm.create_experiment, {"ExperimentName": config["ExperimentName"]}),
+    (sm.create_trial, {"TrialName": config["TrialName"], "ExperimentName": config["ExperimentName"]}),
+):
+    try:
+        create(**words)
+    except ClientError as error:
+        assert error.response["Error"]["Code"] == "ValidationException" and "already exists" in str(error), error
+sm.associate_trial_component(TrialComponentName=component, TrialName=config["TrialName"])
+sm.update_trial_component(TrialComponentName=component, Parameters={"lr": {"NumberValue": 0.1}})
+out["parameters"] = sm.describe_trial_component(TrialComponentName=component)["Parameters"]
+metric = {"MetricName": "loss", "Timestamp": time.time(), "Value": 1.5}
+out["metrics"] = boto3.client("sagemaker-metrics").batch_put_metrics(TrialComponentName=component, MetricData=[metric])["Errors"]
+
 def code(do):
     try:
         do()
@@ -34,8 +53,6 @@ def code(do):
 
 out["other"] = code(lambda: sm.describe_training_job(TrainingJobName="other"))
 out["list"] = code(lambda: sm.list_training_jobs())
-metrics, metric = boto3.client("sagemaker-metrics"), {"MetricName": "loss", "Timestamp": time.time(), "Value": 1.5}
-out["metrics"] = code(lambda: metrics.batch_put_metrics(TrialComponentName="run", MetricData=[metric]))
 stranger = boto3.client("sagemaker", aws_access_key_id="LOCALSTRANGER", aws_secret_access_key="secret")
 out["stranger"] = code(lambda: stranger.describe_training_job(TrainingJobName=name))
 forger = boto3.client("sagemaker", aws_secret_access_key="wrong", aws_access_key_id=os.environ["AWS_ACCESS_KEY_ID"])
@@ -57,12 +74,13 @@ def test_script_of_local_run_is_answered_about_its_own_job_alone(here: Path) -> 
     [line] = [line for line in output.splitlines() if "| seen " in line]
     seen = json.loads(line.partition("seen ")[2])
     assert seen["arn"] and seen["created"]
-    assert (seen["lr"], seen["status"]) == ("0.1", "Training")
+    assert (seen["lr"], seen["status"], seen["run"]) == ("0.1", "Training", "birds-run")
     assert seen["tags"] == [{"Key": "epoch", "Value": "1"}]
+    assert seen["parameters"] == {"lr": {"NumberValue": 0.1}}
+    assert seen["metrics"] == []
     assert seen["other"][0] == "ValidationException"
     assert seen["list"][0] == "UnsupportedOperation"
     assert "a local run does not answer ListTrainingJobs, but only DescribeTrainingJob, ListTags" in seen["list"][1]
-    assert "does not answer BatchPutMetrics" in seen["metrics"][1]
     assert (seen["stranger"][0], seen["forger"][0]) == ("InvalidAccessKeyId", "SignatureDoesNotMatch")
     assert seen["unsigned"] == "AccessDenied"
     facts = result(here)["Fidelity"]
