@@ -16,6 +16,9 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
+from launcher.aws.objects import RemoteObjects
+from launcher.aws.session import Account
+
 BODY = b"0123456789"
 PART = 5 * 1024 * 1024  # bytes: S3's minimum
 NAME = {"Bucket": "bucket", "Key": "key"}
@@ -31,6 +34,23 @@ def client_of(url: str, key_id: str = "test", secret: str = "test", **config: An
         region_name="us-east-1",
         config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}, **config),
     )
+
+
+class _OfClient(Account):
+    """An account whose S3 is that of a client."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(region="us-east-1")
+        assert self.region  # opens the session
+        self._client = client
+
+    def client(self, service: str) -> Any:
+        return self._client
+
+
+def remote_objects(client: Any) -> RemoteObjects:
+    """Return the objects that a client reads."""
+    return RemoteObjects(_OfClient(client))
 
 
 class _Signer(S3SigV4Auth):

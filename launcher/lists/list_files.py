@@ -7,16 +7,13 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from launcher.aws.objects import RemoteObjects
+from launcher.aws.session import Account
 from launcher.console import counted
 from launcher.errors import InputError, RefusedError, did_you_mean_path
-from launcher.s3.reading import read_object, refusals
 from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
-
-if TYPE_CHECKING:
-    from launcher.aws.session import Account
 
 Lines = dict[str, Line]  # by path, in the order of their list
 ENDINGS = (".jpeg", ".jpg", ".png")  # im2rec's; the built-in image classification reads no others
@@ -30,7 +27,7 @@ def is_s3(place: str) -> bool:
 def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
     """Return the content of a file or an object. Raises RefusedError."""
     if is_s3(place):
-        return b"".join(read_object(account().client("s3"), parse_s3_uri(place)))
+        return b"".join(RemoteObjects(account()).read(parse_s3_uri(place)))
     try:
         return Path(place).read_bytes()
     except OSError as error:
@@ -156,9 +153,7 @@ def _files(folder: str) -> Iterator[str]:
 
 def _keys(uri: str, account: Callable[[], Account]) -> Iterator[str]:
     bucket, prefix = parse_s3_uri(uri)
-    prefix, client = f"{prefix.rstrip('/')}/" if prefix else "", account().client("s3")
-    with refusals(client, S3Location(bucket, prefix)):
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for each in page.get("Contents", ()):
-                if not each["Key"].endswith("/"):  # the console's markers of empty folders
-                    yield each["Key"][len(prefix) :]
+    prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+    for key, *_ in RemoteObjects(account()).entries(S3Location(bucket, prefix)):
+        if not key.endswith("/"):  # the console's markers of empty folders
+            yield key[len(prefix) :]

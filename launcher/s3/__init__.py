@@ -1,4 +1,4 @@
-"""What plan, account checks and local runs share about S3: URIs, manifests, and reading an object to its end.
+"""What plan, account checks and local runs share about S3: URIs, manifests, and the bytes of an object as chunks.
 
-Not here: the embedded server (`local.s3_server`), and what a channel selects (`local.data`).
+Not here: the objects themselves (`aws.objects`, `local.s3_server`), and what a channel selects (`local.channels`).
 """

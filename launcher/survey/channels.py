@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 
 from launcher.account.check import Subject
 from launcher.account.storage import connectors, hosts_that_share, place_of
+from launcher.aws.objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean
-from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects
+from launcher.local.channels.objects import FolderObjects, Objects
 from launcher.request.view import Entry
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location
@@ -126,7 +127,7 @@ def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterato
         InputError: The folder has no directory for the channel's file system.
     """
     if data is None and channel.folder is None:
-        yield RemoteObjects(account.client("s3")), channel.place
+        yield RemoteObjects(account), channel.place
         return
     from launcher.local.s3_server.store import Store
 

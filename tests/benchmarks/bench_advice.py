@@ -32,9 +32,10 @@ from launcher.advice.facts import Estimate, Inventory, Quantiles, Use
 from launcher.advice.prediction import predict
 from launcher.advice.recommendation import cost_s, recommend
 from launcher.advice.ways import CONSTANTS, WAYS, Way
+from launcher.aws.objects import RemoteObjects
+from launcher.aws.session import Account
 from launcher.local.channels import copied, fifo, mounted
 from launcher.local.channels.delivery import Delivery
-from launcher.local.channels.objects import RemoteObjects
 from launcher.local.channels.stores import Store
 from sagemaker_channels import open_channel
 from sagemaker_channels.formats.shards import write_shards
@@ -102,7 +103,7 @@ class Site:
         client = boto3.client("s3", endpoint_url=url, config=Config(max_pool_connections=64))
         environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
         self.folder, self.latency, self.client = folder, latency, client
-        self._store = Store(RemoteObjects(client), environ, remote=True)
+        self._store = Store(RemoteObjects(Account()), environ, remote=True)
 
     @contextmanager
     def delivered(self, way: str, prefix: str, content_type: str | None) -> Iterator[Any]:

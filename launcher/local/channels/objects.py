@@ -1,4 +1,4 @@
-"""The objects that a run reads: those of the `--data` folder, read from this disk, or of S3, read through boto3.
+"""The objects that a run reads: those of the `--data` folder, read from this disk, or of S3 (`aws.objects`).
 
 A folder is read through the store that the embedded S3 server serves to scripts, so a script and the channels see the same
 objects, without a request per object.
@@ -10,87 +10,21 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from itertools import islice
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from launcher.aws.objects import RemoteObjects
 from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
-from launcher.s3.reading import CHUNK, Stream, read_object, refusals
+from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import S3Location
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
     from launcher.local.s3_server.store import Store
 
-_HEADS_AT_ONCE = 8  # concurrent requests for the sizes of a manifest's objects
-_HEADS_AHEAD = 100  # objects whose sizes are requested together
-_SIBLINGS = 1000  # names searched for the nearest one: a single request
 _SHOWN = 5  # names beside a missing folder
 _AT_ONCE = 1 << 26  # bytes that the kernel copies in one call, between two reports of progress
-
-
-class RemoteObjects:
-    """The objects of AWS, or of the S3-compatible store that a boto3 client reads. All methods raise RefusedErrors."""
-
-    def __init__(self, client: S3Client) -> None:
-        self._client = client
-        self.where = client.meta.endpoint_url  # for messages
-
-    def entries(self, place: S3Location) -> Iterator[tuple[str, int, float, str]]:
-        """Yield every object whose key begins with the place's, in S3's order.
-
-        Each is its key, bytes, time of the last change in seconds since 1970 and storage class.
-        """
-        with refusals(self._client, place):
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
-            for page in pages:
-                for each in page.get("Contents", ()):
-                    changed = each["LastModified"].timestamp()
-                    yield each["Key"], each["Size"], changed, each.get("StorageClass", "STANDARD")
-
-    def head(self, place: S3Location, count: int, start: int = 0) -> bytes:
-        """Return the first `count` bytes of an object that is not empty, or those from `start` on."""
-        with refusals(self._client, place):
-            part = f"bytes={start}-{start + count - 1}"
-            got = self._client.get_object(Bucket=place.bucket, Key=place.key, Range=part)
-            with closing(got["Body"]) as body:
-                return body.read()
-
-    def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
-        """Yield the bytes of each object; takes few more places than it has yielded sizes."""
-
-        def size(place: S3Location) -> int:
-            with refusals(self._client, place):
-                return int(self._client.head_object(Bucket=place.bucket, Key=place.key)["ContentLength"])
-
-        rest = iter(places)
-        with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-            while some := list(islice(rest, _HEADS_AHEAD)):
-                yield from pool.map(size, some)
-
-    def read(self, place: S3Location) -> Stream:
-        """Yield one object's bytes, in chunks."""
-        return read_object(self._client, place)
-
-    def copy(self, place: S3Location, target: BinaryIO) -> Iterator[int]:
-        """Write one object to a new file; yields the bytes written since the last time."""
-        for chunk in self.read(place):
-            yield target.write(chunk)
-
-    def missing(self, place: S3Location) -> str:
-        """Return why no object begins with the place's key, and what exists instead."""
-        parent = place.key[: place.key.rstrip("/").rfind("/") + 1]
-        with refusals(self._client, S3Location(place.bucket, parent)):
-            page = self._client.list_objects_v2(Bucket=place.bucket, Prefix=parent, Delimiter="/", MaxKeys=_SIBLINGS)
-        names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
-        names += [each["Key"] for each in page.get("Contents", ())]
-        near = did_you_mean(place.key, [name for name in names if name != parent])
-        beside = f"; beside it there are {', '.join(names[:3])}" if names else "; the bucket has nothing beside it"
-        return f"no object begins with this at {self.where}{near or beside}"
 
 
 class FolderObjects:

@@ -10,9 +10,10 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from launcher.aws.objects import RemoteObjects
 from launcher.aws.session import Account, CredentialsError
 from launcher.errors import RefusedError
-from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects
+from launcher.local.channels.objects import FolderObjects, Objects
 from launcher.local.channels.selection import S3Object, list_objects
 from launcher.request.view import s3_source
 
@@ -90,4 +91,4 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     # s3torchconnector honours AWS_ENDPOINT_URL only; boto3 prefers the service's own variable, and so do we.
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
         environ["AWS_ENDPOINT_URL"] = endpoint
-    yield Store(RemoteObjects(account.client("s3")), environ, remote=True)
+    yield Store(RemoteObjects(account), environ, remote=True)

@@ -18,8 +18,6 @@ from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.jobs.submission import submit
 from launcher.local.channels.stores import remote_store
-from launcher.s3.reading import read_object
-from launcher.s3.uri import S3Location
 from patience import in_threads
 from submitted_spec import SPEC
 
@@ -174,10 +172,3 @@ def test_rejected_credentials_end_the_checks_with_one_message(aws: StandIn, kind
             Account().call(service, operation, **parameters)
         assert "\n" not in str(caught.value)
     assert AwsError("s3:PutObject: no", call="s3:PutObject", code="AccessDenied").is_unauthenticated is False
-
-
-def test_wrong_clock_is_named_where_s3_is_read_directly(aws: StandIn) -> None:
-    with_data(aws)
-    aws.fault("skewed", "s3:*", count=-1)
-    with pytest.raises(RefusedError, match="this machine's clock is wrong by minutes; set it"):
-        list(read_object(aws.client("s3"), S3Location("data", "train/1.tar")))

@@ -18,11 +18,10 @@ from faulty_s3 import faulty_s3
 from launcher.errors import RefusedError
 from launcher.local.channels import mounted
 from launcher.local.channels.delivery import provide
-from launcher.local.channels.objects import RemoteObjects
 from launcher.local.channels.stores import Store
 from launcher.local.leftovers import at_the_end, is_mounted
 from patience import wait_for
-from s3_objects import client_of_job
+from s3_objects import client_of_job, remote_objects
 
 
 @pytest.fixture
@@ -163,7 +162,7 @@ def test_mount_reads_forty_files_at_a_time(deliver: Deliver, tmp_path: Path, mon
         write_files(far.folder / "train", {f"{number}": b"content" for number in range(40)})
         client = client_of_job(os.environ)
         environ = {name: os.environ[name] for name in os.environ if name.startswith("AWS_")}
-        delivery = deliver("FastFile", store=Store(RemoteObjects(client), environ, remote=True))
+        delivery = deliver("FastFile", store=Store(remote_objects(client), environ, remote=True))
         with provide(delivery), ThreadPoolExecutor(40) as readers:
             files = list(delivery.directory.iterdir())
             waiting: list[bool] = []

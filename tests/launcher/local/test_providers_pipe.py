@@ -14,11 +14,10 @@ import pytest
 
 from launcher.errors import RefusedError
 from launcher.local.channels.fifo import provide
-from launcher.local.channels.objects import RemoteObjects
 from launcher.local.channels.stores import Store
 from patience import PATIENCE, wait_for
 from pipe_deliveries import Deliver, epochs, fifo
-from s3_objects import client_of_job
+from s3_objects import client_of_job, remote_objects
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources.tee import open_stream
 
@@ -82,7 +81,7 @@ def test_leaving_does_not_wait_for_a_store_that_hangs(deliver: Deliver, folder: 
         go_on.wait(PATIENCE)
 
     client.meta.events.register("before-send.s3.GetObject", hang)
-    delivery = replace(delivery, store=Store(RemoteObjects(client), delivery.store.environ, remote=True))
+    delivery = replace(delivery, store=Store(remote_objects(client), delivery.store.environ, remote=True))
     begun = time.monotonic()
     with provide(delivery):
         reading = threading.Thread(target=fifo(delivery, 0).read_bytes)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.channels.objects import Objects, RemoteObjects
+from launcher.local.channels.objects import Objects
 from launcher.local.channels.selection import (
     NoObjectsError,
     list_objects,
@@ -21,7 +21,7 @@ from launcher.local.channels.selection import (
 from launcher.local.channels.stores import embedded_store
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.uri import S3Location
-from s3_objects import client_of_job
+from s3_objects import client_of_job, remote_objects
 
 BUCKET = "bucket"
 
@@ -56,7 +56,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
         return
     moto_client = request.getfixturevalue("moto_client")
     moto_client.create_bucket(Bucket=BUCKET)
-    yield Source(RemoteObjects(moto_client), moto_client)
+    yield Source(remote_objects(moto_client), moto_client)
     urllib.request.urlopen(f"{moto_client.meta.endpoint_url}/moto-api/reset", data=b"").close()
 
 
@@ -122,11 +122,11 @@ def test_prefix_without_objects_names_the_nearest(moto_client: Any) -> None:
     moto_client.create_bucket(Bucket=BUCKET)
     put(moto_client, "data/train/a", "data/test/b")
     with pytest.raises(NoObjectsError, match=r"s3://bucket/data/trian/: no object .*did you mean data/train/\?"):
-        listed(RemoteObjects(moto_client), "s3://bucket/data/trian/")
+        listed(remote_objects(moto_client), "s3://bucket/data/trian/")
     with pytest.raises(NoObjectsError, match=r"beside it there are data/"):
-        listed(RemoteObjects(moto_client), "s3://bucket/zzzzzzzz/")
+        listed(remote_objects(moto_client), "s3://bucket/zzzzzzzz/")
     with pytest.raises(RefusedError, match=r"s3://nowhere/a at http://127.*: there is no such bucket"):
-        listed(RemoteObjects(moto_client), "s3://nowhere/a")
+        listed(remote_objects(moto_client), "s3://nowhere/a")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.s3.reading import read_object
 from launcher.s3.uri import S3Location, parse_s3_uri
+from s3_objects import remote_objects
 
 
 def connect(endpoint: str) -> Any:
@@ -51,8 +51,8 @@ def test_malformed_s3_uri_is_refused(uri: str) -> None:
 
 
 def test_refused_connection_names_endpoint_and_remedy() -> None:
-    with pytest.raises(RefusedError, match=r"no connection .*AWS_ENDPOINT_URL"):
-        list(read_object(connect("http://127.0.0.1:9"), S3Location("bucket", "a")))
+    with pytest.raises(RefusedError, match=r"no answer: .*AWS_ENDPOINT_URL"):
+        list(remote_objects(connect("http://127.0.0.1:9")).read(S3Location("bucket", "a")))
 
 
 BODY = bytes(range(256)) * 8192
@@ -101,18 +101,18 @@ def faulty_client() -> Iterator[Any]:
 
 def test_broken_connection_resumes_where_it_broke() -> None:
     with faulty_client() as client:
-        assert b"".join(read_object(client, S3Location("bucket", "cut"))) == BODY
+        assert b"".join(remote_objects(client).read(S3Location("bucket", "cut"))) == BODY
 
 
 @pytest.mark.parametrize(
     ("key", "message"),
     [
         ("changed", "the object changed while it was being read"),
-        ("dead", "no connection"),
+        ("dead", "s3:GetObject: the connection breaks again and again"),
         ("denied", "access is denied; .*s3:GetObject"),
-        ("page", "the answer is not from S3; check AWS_ENDPOINT_URL"),  # of a proxy, or of MinIO's console
+        ("page", "s3:GetObject: the answer is not from AWS; check the endpoint"),  # of a proxy, or of MinIO's console
     ],
 )
 def test_object_that_cannot_be_read_to_its_end_is_refused(key: str, message: str) -> None:
     with faulty_client() as client, pytest.raises(RefusedError, match=f"s3://bucket/{key} at http.*: {message}"):
-        list(read_object(client, S3Location("bucket", key)))
+        list(remote_objects(client).read(S3Location("bucket", key)))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from aws_stand_in import StandIn
+from launcher.aws.objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.errors import InputError, RefusedError
-from launcher.local.channels.objects import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, objects_of
 from launcher.survey.inventory import format_of, format_of_name, take_inventory
@@ -66,7 +66,7 @@ def test_inventory_of_a_prefix_counts_sizes_classes_and_formats(aws: StandIn) ->
     }.items():
         s3.put_object(Bucket="mine", Key=key, Body=(b"\xff\xd8\xff" + bytes(size))[:size])
     s3.put_object(Bucket="mine", Key="train/e.jpg", Body=b"\xff\xd8\xff", StorageClass="STANDARD_IA")
-    found = take_inventory(RemoteObjects(Account().client("s3")), TRAIN, "S3")
+    found = take_inventory(RemoteObjects(Account()), TRAIN, "S3")
     assert (found.objects, found.bytes, found.unknown) == (4, 603, ())
     assert (found.sizes.min, found.sizes.p50, found.sizes.max) == (3, 100, 300)
     assert found.formats == {"jpeg": 4}
@@ -89,7 +89,7 @@ def test_listing_ends_at_the_limit_and_reports_that(aws: StandIn) -> None:
     aws.client("s3").create_bucket(Bucket="mine")
     aws.objects("mine", pattern="train/{:05d}.jpg", count=5_000, size=39_000)
     aws.clear_calls()
-    objects = RemoteObjects(Account().client("s3"))
+    objects = RemoteObjects(Account())
     found = take_inventory(objects, TRAIN, "S3", most=2_000)
     assert found.objects == 2_000
     assert "there are more than 2,000 objects; --full lists them all" in found.unknown
@@ -105,7 +105,7 @@ def test_empty_prefix_missing_bucket_and_denial_have_each_one_error(aws: StandIn
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="mine")
     s3.put_object(Bucket="mine", Key="train/a", Body=b"a")
-    objects = RemoteObjects(Account().client("s3"))
+    objects = RemoteObjects(Account())
     with pytest.raises(RefusedError, match=r"s3://mine/trian/: no object begins with this .*did you mean train/\?"):
         take_inventory(objects, S3Location("mine", "trian/"), "S3")
     with pytest.raises(RefusedError, match=r"s3://none/a at .*: there is no such bucket; check its name"):
