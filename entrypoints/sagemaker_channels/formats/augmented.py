@@ -20,7 +20,6 @@ from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats import recordio
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format, names_in
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.writing import content, write_each
 from sagemaker_channels.sample import KEY, ByteStream, Sample
 
@@ -28,7 +27,7 @@ from sagemaker_channels.sample import KEY, ByteStream, Sample
 def of_attributes(names: tuple[str, ...]) -> Format:
     """Return the format with the names of its attributes."""
     chosen, write = (("attributes", ",".join(names)),), partial(write_each, partial(_encode, names))
-    return replace(FORMAT, chosen=chosen, read=unzipped(partial(_read, names), recordio.is_own), write=write)
+    return replace(FORMAT, chosen=chosen, read=partial(_read, names), write=write)
 
 
 def is_augmented(form: Format) -> bool:
@@ -101,6 +100,7 @@ FORMAT = Format(
     name="augmented",
     sample="a line of an augmented manifest: the bytes of each attribute, by the names in `attribute_names`",
     read=_read_nameless,  # no writer either: it needs names
+    begins=recordio.is_own,
     options=("attributes",),
     with_options=_with_options,
     example=lambda _, data: {"x": data},

@@ -23,7 +23,6 @@ from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats import lines
 from sagemaker_channels.formats.cursor import Cursor, Seekable
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.window import CHUNK, MAX_TEXT_BYTES, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
@@ -44,7 +43,7 @@ def _with_options(options: Mapping[str, str]) -> Format:
     return replace(
         FORMAT,
         chosen=tuple((name, value) for name, value in chosen.items() if value),
-        read=unzipped(partial(_read, named, delimiter)),
+        read=partial(_read, named, delimiter),
         write=partial(_write, delimiter),
     )
 
@@ -192,7 +191,7 @@ class _Lines:
 FORMAT = Format(
     name="csv",
     sample="CSV: a row's texts in `data`; with `csv; header=present`, a field for each column; `delimiter=tab`",
-    read=unzipped(partial(_read, False, ",")),
+    read=partial(_read, False, ","),
     write=partial(_write, ","),
     ending=".csv",
     after_damage="the next row; after a misplaced quote, the next object",

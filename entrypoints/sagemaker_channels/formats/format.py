@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
 from sagemaker_channels.errors import ChannelError, corrupt
+from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import OTHER, Cursor
+from sagemaker_channels.formats.gunzip import Begun, Gunzip
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
 # Yields the samples of a stream that is at its beginning, as `Format.split`.
@@ -29,7 +31,11 @@ class Format:
 
     name: str  # the short name
     sample: str = field(compare=False)  # for the reference: what a sample is
-    read: Read | None = field(compare=False, default=None)  # None if `framing` reads
+    read: Read | None = field(compare=False, default=None)  # of uncompressed streams; None if `framing` reads
+    # Whether a stream with these first bytes is certainly in this format, although it may begin as another one, and how many bytes
+    # that needs: a slow Pipe must not wait for more.
+    begins: Callable[[bytes], bool] = field(compare=False, default=lambda head: False)
+    head: int = field(compare=False, default=12)
     # Writes samples to a stream and returns their number; None if the format has no writer. Raises SampleError for a sample
     # that would not read back the same.
     write: Callable[[BinaryIO, Iterable[Sample]], int] | None = field(compare=False, default=None)
@@ -43,7 +49,7 @@ class Format:
     holds: Literal["fields", "data"] | None = field(compare=False, default=None)
     # Returns such a sample, which may have a `label`, as it is read again from this format.
     fit: Callable[[Sample], Sample] = field(compare=False, default=lambda sample: sample)
-    # Whether records can be found in joined objects, as in a Pipe.
+    # Whether records can be found from the beginning on: in joined objects, as in a Pipe, and in gzip-compressed ones.
     boundaries: bool = field(compare=False, default=True)
     # For the reference: what is read next after skipped damage. A format without it cannot find the next record in the object.
     after_damage: str | None = field(compare=False, default=None)
@@ -67,16 +73,44 @@ class Format:
     def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
         """Yield the samples of one object, or of several joined objects, in order and in constant memory.
 
+        Positions in a gzip-compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's
+        errors are then those of the content.
+
         Args:
             stream: The bytes, at their beginning.
             key: The object's key, if known.
             cursor: Where to start; before each sample, its `position` becomes that of the next one.
 
         Raises:
-            CorruptError: The data is damaged or cut, and the cursor does not skip it; the message names the offset.
+            CorruptError: The data is damaged or cut, or begins as another format does, and the cursor does not skip it; the message
+                names the offset.
         """
         cursor = cursor or Cursor()
-        return self.read(stream, key, cursor) if self.read else self._decoded(stream, key, cursor)
+        if self.read is None:
+            return self._decoded(stream, key, cursor)
+        if not self.boundaries or cursor.start > 0:
+            return self.read(stream, key, cursor)
+        begun = Begun(stream, self.head)
+        is_own = self.begins(begun.head)
+        if begun.is_gzip and (cursor.start or not is_own):
+            return self._unzipped(begun, key, cursor)
+        if cursor.start < 0:
+            raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
+        if not is_own:
+            signatures.check(begun.head, key)
+        return self.read(begun, key, cursor)
+
+    def _unzipped(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+        assert self.read is not None
+        content = Begun(Gunzip(stream, key), self.head)
+        if not self.begins(content.head):
+            if content.is_gzip:
+                raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
+            signatures.check(content.head, key)
+        inner = Cursor(-cursor.start, cursor.skips, cursor.turns)
+        for sample in self.read(content, key, inner):
+            cursor.position = -inner.position
+            yield sample
 
     def _decoded(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
         assert self.framing is not None and self.decode is not None, "a card has `read`, or both `framing` and `decode`"

@@ -4,26 +4,23 @@ gzip's own file object reads 8 KiB at a time through several layers of Python; h
 stream has one or more members (joined objects, parallel compressors), perhaps followed by zeros; a record may span
 members. zlib checks each member's CRC and length.
 
-A stream that begins as gzip does is gzip, whatever its name: uncompressed data of the formats that use `unzipped` never does.
+A stream that begins as gzip does is gzip, whatever its name: uncompressed data of the formats that may be compressed never does.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 
 from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.formats import signatures
-from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.format import Read
 from sagemaker_channels.formats.window import CHUNK
-from sagemaker_channels.sample import ByteStream, Sample
+from sagemaker_channels.sample import ByteStream
 
 MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
 _PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for each member
-_HEAD = 12  # bytes from which formats know their own streams; a slow Pipe must not wait for more
 
 
 def _contents(stream: ByteStream, key: str | None) -> Iterator[bytes]:
@@ -82,8 +79,8 @@ class Gunzip:
         """Do nothing: the caller closes the stream below."""
 
 
-class _Begun:
-    """A stream that returns its first bytes again after a look at them; so many are waited for."""
+class Begun:
+    """A stream that returns its first bytes again after a look at them; `least` bytes are waited for."""
 
     def __init__(self, stream: ByteStream, least: int) -> None:
         self._stream = stream
@@ -106,41 +103,3 @@ class _Begun:
 
     def close(self) -> None:
         self._stream.close()
-
-
-def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False, least: int = _HEAD) -> Read:
-    """Return a format's `read` that also reads gzip-compressed streams.
-
-    Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
-    are then those of the content. A stream or content that begins as another format does is a CorruptError, unless `is_own`, of
-    its first bytes, is true; it gets `least` of them, if there are as many.
-    """
-
-    def either(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-        if cursor.start > 0:
-            return read(stream, key, cursor)
-        begun = _Begun(stream, least)
-        if is_own(begun.head) and not cursor.start:
-            return read(begun, key, cursor)
-        if begun.is_gzip:
-            return _content(read, begun, key, cursor, is_own, least)
-        if cursor.start < 0:
-            raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
-        signatures.check(begun.head, key)
-        return read(begun, key, cursor)
-
-    return either
-
-
-def _content(
-    read: Read, stream: ByteStream, key: str | None, cursor: Cursor, is_own: Callable[[bytes], bool], least: int
-) -> Iterator[Sample]:
-    content = _Begun(Gunzip(stream, key), least)
-    if not is_own(content.head):
-        if content.is_gzip:
-            raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
-        signatures.check(content.head, key)
-    inner = Cursor(-cursor.start, cursor.skips, cursor.turns)
-    for sample in read(content, key, inner):
-        cursor.position = -inner.position
-        yield sample

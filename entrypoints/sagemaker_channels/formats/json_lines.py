@@ -19,7 +19,6 @@ from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.formats import lines
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.writing import write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
@@ -75,7 +74,7 @@ def _encode(sample: Sample) -> list[bytes]:
 FORMAT = Format(
     name="jsonl",
     sample="JSON lines: the members of a line's object",
-    read=unzipped(_read),
+    read=_read,
     write=partial(write_each, _encode),
     ending=".jsonl",
     after_damage="the next line",

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from functools import partial
 from io import BytesIO
 
-from sagemaker_channels.formats import gunzip
 from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, MAX_TEXT_BYTES, max_sample_bytes, too_large
@@ -73,7 +72,7 @@ FORMAT = Format(
     name="lines",
     content_types=("application/jsonlines", "text/csv", "text/plain"),
     sample="a line's bytes in `data`",
-    read=gunzip.unzipped(plain),
+    read=plain,
     write=partial(write_each, _encode),
     ending=".txt",
 )

@@ -21,7 +21,6 @@ from typing import BinaryIO
 from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
 from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to, taken
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import data_of, write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample, sample_of
@@ -199,7 +198,8 @@ FORMAT = Format(
     name="recordio",
     content_types=("application/x-recordio",),
     sample="a record's bytes in `data`",
-    read=unzipped(_read, is_own),
+    read=_read,
+    begins=is_own,
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
     holds="data",

@@ -26,7 +26,6 @@ from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
 from sagemaker_channels.formats import recordio
 from sagemaker_channels.formats.cursor import Cursor, go_to
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.protobuf import arrays, count_of, numbers, varints
 from sagemaker_channels.formats.protobuf_record import (
     FEATURES,
@@ -277,7 +276,7 @@ def _with_options(options: Mapping[str, str]) -> Format:
         raise ChannelError(
             f"recordio-protobuf: batch is {size!r}", remedy="write how many records a batch has: batch=1000"
         )
-    chosen, read = (("batch", str(int(size))),), unzipped(partial(_batches, int(size)), recordio.is_own)
+    chosen, read = (("batch", str(int(size))),), partial(_batches, int(size))
     return replace(FORMAT, chosen=chosen, read=read, framing=None, decode=None)  # A sample is a whole batch.
 
 
@@ -287,6 +286,7 @@ FORMAT = Format(
     sample="`features` and `label`, each a dict of arrays",
     write=partial(write_each, lambda sample: recordio.encode(encode_record(sample))),
     ending=".pbr",
+    begins=recordio.is_own,
     framing=recordio.FORMAT,
     decode=decode,
     after_damage="the next record; in batches, after a damaged header, the next object",

@@ -22,7 +22,6 @@ from typing import BinaryIO
 from sagemaker_channels.errors import corrupt
 from sagemaker_channels.formats.cursor import Cursor, go_to
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.members import Member, Turns, grouped, members_of, of_files
 from sagemaker_channels.formats.window import Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import write_each
@@ -43,9 +42,7 @@ _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: n
 _DESCRIBING_ONE = b"xXLK"  # their content describes the next member; X: pax records as Solaris writes them
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
 _SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
-_GLOBAL = (
-    "an extended header that gives all members one path or one size; write the archive with headers for each member"
-)
+_GLOBAL = "an extended header that gives all members one path or one size; write the archive with one for each member"
 _REFUSED = {
     b"S": _SPARSE,
     b"M": "the continuation of a file from another volume, which cannot be read from a stream: write it as a plain file",
@@ -290,7 +287,9 @@ FORMAT = Format(
     name="tar",
     content_types=("application/x-tar",),
     sample="a field for each extension of a group of members",
-    read=unzipped(_read, lambda head: head[_MAGIC][:5] == b"ustar", BLOCK),
+    read=_read,
+    begins=lambda head: head[_MAGIC][:5] == b"ustar",
+    head=BLOCK,
     write=write,
     named=True,
     holds="fields",

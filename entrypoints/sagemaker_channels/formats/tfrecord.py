@@ -19,7 +19,6 @@ from functools import partial
 from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to, taken
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import data_of, write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample, sample_of
@@ -140,7 +139,8 @@ FORMAT = Format(
     content_types=("application/x-tfrecord",),
     sample="a record's bytes in `data`; both checksums are verified",
     # A record of 35,615 bytes begins like gzip, except for the checksum.
-    read=unzipped(_read, lambda head: _is_header(head[:12])),
+    read=_read,
+    begins=lambda head: _is_header(head[:12]),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".tfrecord",
     holds="data",
