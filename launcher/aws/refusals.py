@@ -69,6 +69,8 @@ class AwsError(RefusedError):
         # DescribeTrainingJob reports a missing job as a ValidationException, and moto with the words of SageMaker's other calls.
         names_missing = "not found" in message or "Could not find" in message
         self.is_missing = kind == "missing" or (code == "ValidationException" and names_missing)
+        # An answer to HEAD has no body and leaves the cause open; expired credentials look so, too.
+        self.is_nameless = status == 400 and code == "400"
         self.is_throttled = kind == "throttled"  # the same call may succeed later
         self.is_unanswered = status == 0 or status >= 500  # or the answer is not from the service
         self.was_retried = was_retried

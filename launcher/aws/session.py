@@ -130,11 +130,12 @@ class Account:
                 return answer
             except AwsError as error:
                 was_retried = error.was_retried = was_retried or error.was_retried
-                if not error.is_unauthenticated or error.code == "NoCredentials":
+                trouble = self._named(error) if error.is_nameless else error
+                if not trouble.is_unauthenticated or trouble.code == "NoCredentials":
                     self.answered = self.answered or error.status > 0
                     raise
-                if not self._renew(session, error, renewals):
-                    over = refusals.unauthenticated(error)
+                if not self._renew(session, trouble, renewals):
+                    over = refusals.unauthenticated(trouble)
                     over.was_retried = was_retried
                     self._expired = self._expired or (time.monotonic(), over)
                     raise over from None
@@ -206,6 +207,14 @@ class Account:
         is_known = owner and "ExpectedBucketOwner" in model.input_shape.members
         others = {name: value for name, value in params.items() if name != "ExpectedBucketOwner"}
         return {**others, "ExpectedBucketOwner": owner} if is_known else others
+
+    def _named(self, error: AwsError) -> AwsError:
+        """Return the real error if an answer to HEAD did not contain it, by a call whose answer has a body."""
+        try:
+            translated(lambda client: client.list_buckets(), self.client("s3"), error.call, self.mask)
+        except AwsError as named:
+            return named if named.is_unauthenticated else error
+        return error
 
     def _renew(self, session: Any, error: AwsError, renewals: int) -> bool:
         """Return whether to try again: another thread or the user has brought other credentials, or it is the first time."""

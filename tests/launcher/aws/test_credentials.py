@@ -34,6 +34,19 @@ def test_expired_credentials_end_the_checks_early_with_one_message(aws: StandIn)
         assert len(aws.calls()) < 40
 
 
+def test_head_without_error_code_is_resolved_by_another_call(aws: StandIn) -> None:
+    aws.client("s3").create_bucket(Bucket="data")
+    aws.fault("expired", "s3:*", count=-1)
+    with pytest.raises(CredentialsError, match="have expired"):
+        Account().call("s3", "head_bucket", Bucket="data")
+    aws.clear_faults()
+    aws.refuse("s3:HeadBucket", "BadRequest", "no", status=400, count=-1)
+    with pytest.raises(AwsError) as caught:
+        Account().call("s3", "head_bucket", Bucket="data")
+    assert not caught.value.is_unauthenticated
+    assert "expired" not in str(caught.value)
+
+
 def test_many_threads_renew_credentials_once(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account()
     account.call("sts", "get_caller_identity")
