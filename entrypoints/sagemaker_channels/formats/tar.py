@@ -41,6 +41,7 @@ _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
 _DESCRIBING_ONE = b"xXLK"  # their content describes the next member; X: pax records as Solaris writes them
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
+_DUMP_DIR = b"D"  # a directory's listing, which GNU tar adds with --listed-incremental
 _SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
 _GLOBAL = "an extended header that gives all members one path or one size; write the archive with one for each member"
 _REFUSED = {
@@ -131,8 +132,8 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
             size, name = int(own.get(b"size", size)), own.get(b"path", name)
         if size > most:
             raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
-        is_file = not describes and not name.endswith("/")
-        if size and not describes and not is_file:
+        is_file = not describes and kind != _DUMP_DIR and not name.endswith("/")
+        if size and name.endswith("/") and kind != _DUMP_DIR and not describes:
             raise corrupt(key, offset, f"member {name!r} has a directory's name, but {size} bytes: it is damaged")
         padding = -size % BLOCK
         if is_file and turns is not None and not turns.wants(name):

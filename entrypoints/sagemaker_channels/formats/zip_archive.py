@@ -5,7 +5,8 @@ samples are in the order of their first members. Directories, hidden files and w
 deflated, bzip2 and LZMA members are read; encrypted ones, other methods and symbolic links are refused.
 
 Python's zipfile reads the archive. What it leaves out is here: it treats an archive inside another, or the last of joined ones, as
-the whole. One damaged bit in the table could hide any file, so the names of skipped members are checked, too.
+the whole, and believes that a file is empty if the table at the end says so. One damaged bit in the table could hide any file, so
+the names of skipped members are checked, too.
 
 Source: PKWARE APPNOTE.TXT 6.3.
 """
@@ -37,8 +38,8 @@ _MACOS_FOLDER = "__MACOSX/"  # what macOS adds: not samples, but its own attribu
 _END = struct.Struct("<10xH8xH")  # number of entries, length of the comment
 _MAX_COMMENT = 0xFFFF
 _BUFFER = 1 << 16  # bytes: headers are read in small pieces
-_HEADER = struct.Struct("<4s2xH18xHH")  # signature, flags, lengths of the name and the extra fields
-_UTF8 = 0x800  # a flag
+_HEADER = struct.Struct("<4s2xH6xI8xHH")  # signature, flags, CRC, lengths of the name and the extra fields
+_SIZES_FOLLOW, _UTF8 = 0x8, 0x800  # flags; with the first, CRC and sizes are after the content
 _REFUSED = 0x61  # flags of encrypted members and of patches
 _UNIX, _DARWIN = 3, 19
 _DAMAGE = (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OSError, struct.error, zlib.error, LZMAError)
@@ -147,6 +148,8 @@ class _Archive:
             whole = io.BytesIO()  # grows and returns its bytes without copying them
             with self._zip.open(entry) as member:
                 shutil.copyfileobj(member, whole, CHUNK if entry.compress_type in _BOUNDED else _PIECE)
+            if not whole.tell():
+                self._check_empty(entry)
             return whole.getvalue()
 
     def _small(self, entry: zipfile.ZipInfo) -> bytes | None:
@@ -154,8 +157,7 @@ class _Archive:
         is_small = 0 < entry.file_size < CHUNK > entry.compress_size
         if not is_small or entry.compress_type not in _BOUNDED or entry.flag_bits & _REFUSED:
             return None
-        self._file.seek(entry.header_offset)
-        signature, flags, name_size, extra_size = _HEADER.unpack(self._file.read(_HEADER.size))
+        signature, flags, _, name_size, extra_size = self._own_header(entry)
         name = self._file.read(name_size + extra_size)[:name_size]
         text = name.decode("utf-8" if flags & _UTF8 else "cp437", "surrogateescape")
         if (signature, text) != (b"PK\3\4", entry.orig_filename):
@@ -164,6 +166,11 @@ class _Archive:
         if entry.compress_type == zipfile.ZIP_DEFLATED:
             data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, CHUNK)
         return data if (len(data), zlib.crc32(data)) == (entry.file_size, entry.CRC) else None
+
+    def _own_header(self, entry: zipfile.ZipInfo) -> tuple[bytes, int, int, int, int]:
+        """Return signature, flags, CRC, and the lengths of name and extra fields, before which the file is left."""
+        self._file.seek(entry.header_offset)
+        return _HEADER.unpack(self._file.read(_HEADER.size))
 
     @contextmanager
     def _reported(self, entry: zipfile.ZipInfo) -> Iterator[None]:
@@ -176,6 +183,16 @@ class _Archive:
             # An encrypted member is a RuntimeError, another method a NotImplementedError, which is one, too.
             remedy = "; write it stored or deflated, without a password" if isinstance(error, RuntimeError) else ""
             raise self._corrupt(entry, f"{'cannot be read' if remedy else 'is damaged'}: {error}{remedy}") from error
+
+    def _check_empty(self, entry: zipfile.ZipInfo) -> None:
+        """Raise BadZipFile if a member is not empty by its own header. Of any other member, the content proves the table's CRC."""
+        _, flags, crc, name_size, extra_size = self._own_header(entry)
+        if flags & _SIZES_FOLLOW:
+            self._file.seek(name_size + extra_size + entry.compress_size, io.SEEK_CUR)
+            stated = self._file.read(16).removeprefix(b"PK\7\x08")
+            crc |= not stated.startswith(struct.pack("<3I", 0, entry.compress_size, 0))
+        if crc:
+            raise zipfile.BadZipFile("its own header differs from the central directory")
 
     def _corrupt(self, entry: zipfile.ZipInfo, reason: str) -> CorruptError:
         return corrupt(self._key, entry.header_offset, f"member {_name_of(entry)!r} {reason}")

@@ -67,6 +67,14 @@ def test_archive_of_gnu_tar_is_read_in_every_dialect(tmp_path: Path) -> None:
         assert sorted(read(data), key=lambda sample: sample["__key__"]) == SAMPLES, form
 
 
+def test_listings_of_directories_in_an_incremental_archive_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.jpg").write_bytes(b"image")
+    command = ["tar", "--listed-incremental", str(tmp_path / "state"), "-C", str(tmp_path), "-c", "a"]
+    data = subprocess.run(command, check=True, capture_output=True).stdout
+    assert data[156:157] == b"D" and read(data) == [{"__key__": "a/1", "jpg": b"image"}]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_archive_read_in_small_pieces_yields_the_same_samples(seed: int) -> None:
     assert list(tar.FORMAT.split(Dribble(archive(FILES, tarfile.PAX_FORMAT), seed))) == SAMPLES

@@ -214,6 +214,15 @@ def test_cut_anywhere_is_an_error() -> None:
             read(data[:size])
 
 
+@pytest.mark.parametrize("size", [8, 12])
+def test_content_that_the_table_does_not_state_is_an_error(size: int) -> None:
+    """Without CRC and stored size, and whether or not the size of its content is stated."""
+    data = archive([("a.jpg", b"content")])
+    begin = data.index(b"PK\1\2") + 16
+    with pytest.raises(CorruptError, match=r"member 'a.jpg' is damaged: its own header differs"):
+        read(data[:begin] + bytes(size) + data[begin + size :])
+
+
 # One bit makes `n0.jpg` a hidden file and the empty `dir.o` a directory.
 FLIPPED = [("n0.jpg", b"\xff\xd8"), ("._n.jpg", b"h"), ("dir.o", b""), ("ü.t", b"u"), ("__MACOSX/x", b"m")]
 
@@ -264,6 +273,17 @@ def test_flipped_bit_is_an_error_or_changes_nothing(name: str) -> None:
                 errors += 1
             data[place] ^= 1 << bit
     assert errors > len(data)
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Pipe])
+def test_zeroed_crc_and_sizes_in_the_table_are_an_error(stream: type[io.BytesIO]) -> None:
+    data = bytearray(archive(FILES[:2], zipfile.ZIP_STORED, stream=stream()))
+    entry = data.index(b"PK\1\2")
+    data[entry + 16 : entry + 28] = bytes(12)
+    with pytest.raises(
+        CorruptError, match=r"object 'k.zip', byte 0: member 'a/1.jpg' is damaged: its own header differs from"
+    ):
+        read(bytes(data))
 
 
 def test_sizes_beyond_the_archive_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
