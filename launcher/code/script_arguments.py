@@ -90,7 +90,8 @@ class Arguments:
                 reason = f"would refuse {option} ({what.strip()}); correct the value"
             else:
                 given |= vars(found).keys()
-                if rest and not self.takes_all and rest[0] == passed[0]:
+                one_spelling = any(each.replace("_", "-") == option.replace("_", "-") for each in self.known)
+                if rest and rest[0] == passed[0] and (one_spelling or not self.takes_all):
                     near = did_you_mean(option, self.known) or "; delete it, or add the argument to the script"
                     reason = f"has no argument {option}{near}"
                 elif rest and not self.takes_all and not self.has_positional:

@@ -218,6 +218,9 @@ def test_version_and_help_end_the_script_but_not_the_check(capsys: pytest.Captur
 def test_unknown_arguments_are_none_of_a_script_that_takes_all() -> None:
     script = SCRIPT.replace("parse_args", "parse_known_args")
     assert found(script, NEEDED | {"lr": "1", "amp": "true"}) == []
+    assert (
+        "no argument --learning_rate; did you mean --learning-rate?" in found(script, {"learning_rate": "1"})[0].message
+    )
     assert [each.path for each in found(script, {"epochs": "x"})] == [("hyperparameters", "epochs")]
 
 
