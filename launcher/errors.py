@@ -85,13 +85,14 @@ def place_order(location: Location | None) -> tuple[str, int, int]:
 
 
 def without_repetitions(problems: list[Problem]) -> list[Problem]:
-    """Return the problems without repetitions at one location, which aliases cause.
+    """Return the problems without repetitions at one location, which aliases cause, and each unset variable once.
 
     Problems of different keys are kept, since all keys missing from a mapping are reported at the mapping.
     """
     first: dict[Any, Problem] = {}
     for problem in problems:
-        first.setdefault((problem.location, problem.code, problem.path[-1:]), problem)
+        place = problem.message if problem.code == "variable-not-set" else (problem.location, problem.path[-1:])
+        first.setdefault((problem.code, place), problem)
     return list(first.values())
 
 
