@@ -97,7 +97,7 @@ def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, console: Console,
     """
     metrics = dict.fromkeys(metric for series in jobs.values() for metric in series)
     if not metrics:
-        console.say(f"{file}: not drawn; no metrics were found")
+        console.say(f"{file}: not drawn; no metrics were found; metric_definitions finds them in the lines")
         return
     columns = min(len(metrics), 2)
     rows = math.ceil(len(metrics) / columns)
