@@ -170,7 +170,12 @@ def _names(directory: bytes, tops: tuple[bytes, ...]) -> tuple[Iterator[bytes], 
     """
     names = []
     links = {}
-    with os.scandir(directory) as entries:
+    try:
+        found = os.scandir(directory)
+    except OSError as error:
+        error.filename = os.fsdecode(directory)  # as users write it, not b'...'
+        raise
+    with found as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 names.append(entry.name + b"/")

@@ -41,6 +41,11 @@ def test_any_directory_is_sorted_by_whole_paths(tmp_path_factory: pytest.TempPat
     assert list(mounted.objects(on_disk(directory))) == sorted(keys, key=str.encode)
 
 
+def test_directory_that_cannot_be_read_is_named_as_text(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=f": '{tmp_path}/gone'$"):
+        list(mounted.walk(os.fsencode(tmp_path / "gone")))
+
+
 def test_shards_of_a_directory_hold_each_file_once(tmp_path: Path) -> None:
     fill(tmp_path, KEYS)
     parts = [read(on_disk(tmp_path), Shard(index, 4)) for index in range(4)]
