@@ -405,3 +405,14 @@ def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeyp
         "warning: HyperParameters.key, Environment.TOKEN, Environment.MIXED: masked, so this is not the request to send;"
         " --show-secrets prints that\n"
     )
+
+
+def test_name_too_long_and_working_folder_that_is_gone_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert launch("init", "a" * 300, "--yes").stderr.endswith("aaa: File name too long; correct the path\n")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = launch("init", "--yes")
+    assert done.returncode == 3 and "the working folder was removed; change to one that exists" in done.stderr
