@@ -8,7 +8,7 @@ The client takes requests from any number of threads, which makes it fast. Four 
 - It cannot be used after a fork; the child hangs or crashes. So requests are counted here, a fork waits until there is none, and
   the client and its threads are ended before it.
 - If an answer arrives while Python exits, it panics, and may abort a process that has finished its work. So Python's exit waits for
-  requests, too, for some seconds, but not for a store that has been silent.
+  requests, too, for some seconds: a silent store sends no answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _CLIENT_ATTEMPTS = 4  # some 3 s
 _PAUSE_SECONDS = 0.2  # before the first retry; doubles each time
 _LONGEST_PAUSE = 3.0
 _FORK_SECONDS = 30.0  # that a fork waits for requests in flight
-_SILENT_SECONDS = 1.0  # after which a store probably sends no answer just while Python exits
 
 T = TypeVar("T")
 
@@ -54,24 +53,22 @@ class _Gate:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._inside, self._shut = 0, False
-        self._last = time.monotonic()  # when a request began or ended
 
     def __enter__(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._shut)
-            self._inside, self._last = self._inside + 1, time.monotonic()
+            self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._changed:
-            self._inside, self._last = self._inside - 1, time.monotonic()
+            self._inside -= 1
             self._changed.notify_all()
 
-    def shut(self, deadline: float, silent_seconds: float) -> None:
-        """Hold new requests back, and wait until none is left, or the deadline, or the store has been silent for so long."""
+    def shut(self, seconds: float) -> None:
+        """Hold new requests back, and wait until none is left, at most so long."""
         with self._changed:
             self._shut = True
-            while self._inside and (left := min(deadline, self._last + silent_seconds) - time.monotonic()) > 0:
-                self._changed.wait(left)
+            self._changed.wait_for(lambda: not self._inside, seconds)
 
     def open(self) -> None:
         with self._changed:
@@ -90,7 +87,7 @@ def _renew_gate() -> None:
 
 @atexit.register
 def _leave() -> None:
-    _gate.shut(exit_deadline(), _SILENT_SECONDS)
+    _gate.shut(max(0.0, exit_deadline() - time.monotonic()))
 
 
 def pages(bucket: str, prefix: str, where: Place | None = None) -> Iterator[tuple[list[Any], str | None]]:
@@ -270,7 +267,7 @@ def _guard_forks() -> None:
 
 
 def _end_client() -> None:
-    _gate.shut(time.monotonic() + _FORK_SECONDS, _FORK_SECONDS)
+    _gate.shut(_FORK_SECONDS)
     if not _running.is_set():
         return  # The next workers of a loader are forked without another collection.
     _client_at.cache_clear()
