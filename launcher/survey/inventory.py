@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-import struct
 from collections import Counter
 from collections.abc import Collection
 from itertools import islice
@@ -20,8 +19,7 @@ from launcher.lists.list_files import ending_of
 from launcher.local.channels.objects import Objects
 from launcher.s3.uri import S3Location, is_clutter
 from sagemaker_channels import contract
-from sagemaker_channels.formats import FORMATS, gunzip, recordio
-from sagemaker_channels.formats.tfrecord import masked
+from sagemaker_channels.formats import FORMATS, gunzip, recordio, recordio_protobuf
 
 MAX_KEYS = 200_000  # 200 requests
 _SAMPLE = 10_000  # objects whose sizes give the quantiles
@@ -131,26 +129,13 @@ def format_of(head: bytes, key: str) -> str:
             return name
     if head.startswith(b"RIFF"):
         return "webp" if head[8:12] == b"WEBP" else "wav"
-    if head[257:262] == b"ustar":
-        return "tar"
-    if head.startswith(struct.pack("<I", recordio.MAGIC)):
+    if (own := next((form.name for form in FORMATS if form.begins(head)), None)) is not None:
         # A protobuf record begins with an entry of the map `features` (field 1), whose first part is its name (field 1).
-        return "recordio-protobuf" if head[8:9] == b"\n" and b"\n" in head[10:14] else "recordio"
-    if len(head) >= 12 and masked(_crc32c(head[:8])) == int.from_bytes(head[8:12], "little"):
-        return "tfrecord"
+        is_protobuf = own == recordio.FORMAT.name and head[8:9] == b"\n" and b"\n" in head[10:14]
+        return recordio_protobuf.FORMAT.name if is_protobuf else own
     return format_of_name(key) or ending_of(key).removeprefix(".") or "unknown"
 
 
 def format_of_name(key: str) -> str | None:
     """Return the short name of the format that the ending of a key stands for; None for another ending."""
     return _ENDINGS.get(ending_of(key))
-
-
-def _crc32c(data: bytes) -> int:
-    """Return the checksum of a few bytes, without the package that TFRecord's reader needs."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def written(name: str) -> bytes:
 )
 def test_format_is_known_by_content(content: bytes, key: str, expected: str) -> None:
     assert format_of(content[:512], key) == expected
+
+
+@pytest.mark.parametrize("card", [card for card in FORMATS if card.write], ids=str)
+def test_object_that_a_card_knows_is_of_its_format(card: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format of our own is known by `begins`, without a line here, and TFRecord without the package crc32c."""
+    content = written(card.name)
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    if card.begins(content[:512]):
+        assert format_of(content[:512], "part-0") == card.name
 
 
 @pytest.mark.parametrize("card", [card for card in FORMATS if card.ending not in (None, ".txt")], ids=str)
