@@ -13,7 +13,6 @@ from sagemaker_channels.job.environment import Environment
 
 _MODELS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx", ".pkl", ".joblib", ".h5", ".keras", ".npz")
 _MOST = 100_000  # files that are looked at: a script may have unpacked a data set
-_NAMED = 3
 
 
 def lost_model(environment: Environment, since: float) -> str | None:
@@ -36,13 +35,11 @@ def lost_model(environment: Environment, since: float) -> str | None:
                     sizes[file] = state.st_size
     if not sizes:
         return None
-    largest = sorted(sizes, key=lambda file: -sizes[file])
-    named = ", ".join(f"{file} ({sizes[file]:,} bytes)" for file in largest[:_NAMED])
-    more = f" and {len(largest) - _NAMED} more" * (len(largest) > _NAMED)
-    what = "this job has no model" if len(environment.hosts) == 1 else "this host adds nothing to the model"
+    largest = max(sizes, key=lambda file: sizes[file])
+    more = f" and {len(sizes) - 1} more" * (len(sizes) > 1)
     return (
-        f"{environment.model_dir} is empty, so {what}, and what the script has written elsewhere is lost: "
-        f"{named}{more}; save the model below os.environ['SM_MODEL_DIR']"
+        f"{environment.model_dir} is empty, so this host has no model, and what the script has written elsewhere is lost: "
+        f"{largest} ({sizes[largest]:,} bytes){more}; save the model below os.environ['SM_MODEL_DIR']"
     )
 
 

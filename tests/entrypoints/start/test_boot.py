@@ -234,17 +234,8 @@ def test_model_outside_of_the_model_folder_is_named_with_the_remedy(path: str, t
     finished = container.run("train.py")
     lost = Path(root / "code", path.format(root=root))
     assert (finished.returncode, lost.read_bytes()) == (0, b"12345")
-    assert f"boot: warning: {root}/model is empty, so this job has no model" in finished.stderr
+    assert f"boot: warning: {root}/model is empty, so this host has no model" in finished.stderr
     assert f"is lost: {lost} (5 bytes); save the model below os.environ['SM_MODEL_DIR']" in finished.stderr
-
-
-def test_model_outside_of_one_hosts_model_folder_is_not_said_to_be_the_jobs(tmp_path: Path) -> None:
-    """The model is what all hosts have in their folders."""
-    hosts = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"]}
-    container = Container(
-        tmp_path / "ml", {"train.py": WRITE}, hyperparameters={"p": "./part.pt"}, resourceconfig=hosts
-    )
-    assert "is empty, so this host adds nothing to the model" in container.run("train.py").stderr
 
 
 @pytest.mark.parametrize("name", ["model/model.pt", "checkpoints/last.ckpt", "output/data/model.pt", "code/notes.txt"])
