@@ -75,6 +75,18 @@ def is_running(process: int, start: str) -> bool:
     return start == start_time(process) != ""
 
 
+def remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove the files of processes that have ended, which are named PREFIX, process, `-`, start time, `-` and more.
+
+    A process that runs but is not visible from here, as in another container, has to do without.
+    """
+    for file in folder.glob(f"{prefix}[0-9]*-*-*"):
+        process, started = file.name.removeprefix(prefix).split("-")[:2]
+        if process.isdigit() and not is_running(int(process), started):
+            with suppress(OSError):  # another process has removed it, or it is another user's
+                file.unlink()
+
+
 def start_time(process: int) -> str:
     """Return what distinguishes a process from later ones with its number; empty if there is none, or it has ended."""
     fields = stat(process)

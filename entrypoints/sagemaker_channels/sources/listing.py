@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagemaker_channels.errors import ChannelError, no_room
-from sagemaker_channels.job.process_identity import rank_variable, start_time
+from sagemaker_channels.job.process_identity import rank_variable, remove_leftovers, start_time
 from sagemaker_channels.sources.agreement import Agreement
 from sagemaker_channels.sources.items import KeyedItems
 from sagemaker_channels.sources.silence import Progress, warn
@@ -214,7 +214,7 @@ def job() -> str:
         _job = f"{started_by}-{start_time(started_by)}"
         if local_rank in (None, "0"):
             atexit.register(_remove, _job, os.getpid())
-            _remove_leftovers()
+            remove_leftovers(Path(tempfile.gettempdir()), _PREFIX)
     return _job
 
 
@@ -263,14 +263,6 @@ def keep_in(folder: Path, job_name: str | None) -> None:
         for file in folder.glob(f".{_PREFIX}*"):
             if not file.name.startswith(ours):
                 _unlink(file)
-
-
-def _remove_leftovers() -> None:
-    """Remove the files of killed jobs. A job that is alive but not visible from here would list again."""
-    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*-*"):
-        process, started = file.name.removeprefix(_PREFIX).split("-")[:2]
-        if process.isdigit() and started != start_time(int(process)):
-            _unlink(file)
 
 
 def _remove(name: str, process: int) -> None:

@@ -14,16 +14,14 @@ kept; so only S3 objects are kept (developer guide, train-warm-pools, "Using per
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import logging
 import os
 import shutil
 import tempfile
-import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from io import FileIO
 from itertools import groupby
 from pathlib import Path
@@ -32,6 +30,7 @@ from typing import Any
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.job.process_identity import remove_leftovers, start_time
 from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.sources.readers import Reader
@@ -43,7 +42,6 @@ WARM_POOL = "warm-pool"  # in place of a folder
 _OBJECTS = "launcher-objects"  # our folder in a warm pool's directory; pip's cache is beside it
 _KEPT_FREE = 0.05  # share of the disk that stays free for the job's other files
 _AT_ONCE = 4 << 20  # bytes
-_NEW_SECONDS = 60.0  # A younger part may not be locked yet.
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +82,7 @@ class ObjectCache:
         self._parts = self._folder / "parts"
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(self._parts)
+            remove_leftovers(self._parts, "")
             tempfile.TemporaryFile(dir=self._parts).close()
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not may_fail:
@@ -125,7 +123,8 @@ class ObjectCache:
     def _kept(self, stream: Any, place: str) -> ByteStream:
         """Return the file to which a stream is copied, or the stream if that fails; an error of the stream itself follows then."""
         try:
-            with self.new_part() as part:
+            own = f"{os.getpid()}-{start_time(os.getpid())}-"
+            with tempfile.NamedTemporaryFile(dir=self._parts, prefix=own, delete=False) as part:
                 try:
                     shutil.copyfileobj(stream, part, _AT_ONCE)
                     part.flush()
@@ -160,12 +159,6 @@ class ObjectCache:
         self._full = True
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 
-    def new_part(self) -> Any:
-        """Make a file for an object, locked while it is open. Raises OSError."""
-        part = tempfile.NamedTemporaryFile(dir=self._parts, prefix="part-", delete=False)  # noqa: SIM115
-        fcntl.flock(part, fcntl.LOCK_EX)
-        return part
-
 
 def _is_kept(item: Any, place: str) -> bool:
     """Return whether the object is in the cache, complete if its listed size is known."""
@@ -191,14 +184,3 @@ def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:
     if is_remote(root):
         _log.warning("cache_dir %s is not on a disk of this machine: reading from there may save nothing", root)
     return root
-
-
-def _remove_leftovers(parts: Path) -> None:
-    """Remove the parts of killed processes, which are not locked."""
-    for part in parts.iterdir():
-        with suppress(OSError):
-            if time.time() - part.stat().st_mtime < _NEW_SECONDS:
-                continue
-            with part.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                part.unlink()

@@ -74,7 +74,7 @@ class S3Object:
         data = s3_client.fetch(self._bucket, key, first, last, self._where)
         if len(data) != count:
             raise self._changed(f"{len(data)} bytes from {start}, not {count}")
-        if self._is_compared(data) if whole else self._all_of_it(count):
+        if self._is_compared(data):
             size, etag = s3_client.head(self._bucket, key, self._where)
             if size != self.size:
                 raise self._changed(f"{size} bytes, not {self.size}")
@@ -86,24 +86,21 @@ class S3Object:
         return self.size
 
     def _is_compared(self, data: bytes) -> bool:
-        """Return whether to request the ETag of an object that was fetched whole, to see whether it is still the listed one.
+        """Return whether to see by its ETag that an object is the listed one, once a whole object's worth of bytes was fetched.
 
         A request for each object would double the cost of small ones, and a rewritten data set has more than one changed object.
         If all are to be compared, the ETag is requested only of those whose content it is no MD5 of.
         """
-        if os.environ.get(contract.COMPARE_VARIABLE) == "all":
-            return self._listed.version != version_of(md5(data, usedforsecurity=False).hexdigest())
-        number = next(numbers_of(self._bucket))
-        return number < _COMPARED or number % _COMPARED == 0 or self.size >= RANGE_BYTES
-
-    def _all_of_it(self, count: int) -> bool:
-        """Count fetched bytes; return whether a whole object's worth has arrived since this last returned True."""
         with _counting:
-            self._fetched += count
+            self._fetched += len(data)
             if self._fetched < self.size:
                 return False
             self._fetched = 0
-            return True
+            number = next(numbers_of(self._bucket))
+        if os.environ.get(contract.COMPARE_VARIABLE) == "all":
+            is_whole = len(data) == self.size
+            return not is_whole or self._listed.version != version_of(md5(data, usedforsecurity=False).hexdigest())
+        return number < _COMPARED or number % _COMPARED == 0 or self.size >= RANGE_BYTES
 
     def _changed(self, how: str) -> ChannelError:
         return ChannelError(

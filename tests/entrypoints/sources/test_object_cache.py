@@ -23,6 +23,7 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import tar, zip_archive
 from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.job.process_identity import start_time
 from sagemaker_channels.sources import listing, s3
 from sagemaker_channels.sources.object_cache import ObjectCache
 
@@ -68,7 +69,7 @@ def test_objects_of_every_format_are_cached(store: Store, tmp_path: Path, form: 
     assert read(tmp_path, form, reading, 1) == first
     assert sorted(read(tmp_path, form, {"seed": 1, "cache_dir": tmp_path / "cache"}, 1)) == EVERY
     assert fetched(store) == []
-    assert not list((tmp_path / "cache").rglob("part-*"))
+    assert not list((tmp_path / "cache").rglob("parts/*"))
 
 
 def test_changed_object_is_fetched_again(store: Store, tmp_path: Path) -> None:
@@ -201,14 +202,9 @@ def test_leftovers_of_a_killed_process_are_removed_by_the_next(store: Store, tmp
     child = multiprocessing.get_context("fork").Process(target=read_half_and_die, args=(tmp_path,))
     child.start()
     child.join(PATIENCE)
-    [part] = (tmp_path / "cache").rglob("part-*")
-    channel = channel_of(tmp_path, "s3://bucket/big/")
-    cache = ObjectCache(tmp_path / "cache", channel)
-    assert part.exists(), "it may be another process's that has just begun"
-    living = cache.new_part()
-    for name in (part, living.name):
-        os.utime(name, (0, 0))
-    ObjectCache(tmp_path / "cache", channel)
+    [part] = (tmp_path / "cache").rglob(f"{child.pid}-*")
+    living = part.with_name(f"{os.getpid()}-{start_time(os.getpid())}-any")
+    living.touch()
+    ObjectCache(tmp_path / "cache", channel_of(tmp_path, "s3://bucket/big/"))
     assert not part.exists()
-    assert Path(living.name).exists(), "it is being written"
-    living.close()
+    assert living.exists(), "it is being written"
