@@ -6,7 +6,6 @@ import os
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, TypeVar, overload
 from zlib import crc32
 
@@ -83,6 +82,8 @@ class Keys(KeyedItems[str]):
         """Create them; `check` is an Agreement's, to compare them with those of other hosts."""
         super().__init__()
         self._source: Iterator[str] | None = iter(keys)
+        # Raised again each time: a generator ends with its error, so that a part would look like the whole.
+        self._error: BaseException | None = None
         self._check = check
         self._text, self._ends = bytearray(), array("Q", [0])
 
@@ -109,10 +110,12 @@ class Keys(KeyedItems[str]):
         return self._key(index)
 
     def _grow(self) -> bool:
+        if self._error is not None:
+            raise self._error
         try:
             key = None if self._source is None else next(self._source, None)
         except BaseException as error:
-            self._source = _failing(error)  # A generator ends with its error, so that a part would look like the whole.
+            self._error = error
             raise
         if key is None:
             self._source = None
@@ -127,12 +130,3 @@ class Keys(KeyedItems[str]):
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _failing(error: BaseException) -> Iterator[Any]:
-    """Raise an error each time the next item is requested."""
-    return iter(partial(_raise, error), None)
-
-
-def _raise(error: BaseException) -> Any:
-    raise error
