@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from launcher.account.check import Subject
 from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
@@ -25,7 +25,7 @@ from launcher.errors import Problem, SpecPath, did_you_mean, first_names
 from launcher.jobs.batch_queue import KIND
 from launcher.jobs.lookup import name_taken
 from launcher.request.instance_types import instance_type as facts_of
-from launcher.request.view import Draft
+from launcher.request.view import Draft, machine_sets
 from launcher.spec.names import place_of_name
 from launcher.spec.own_keys import Queue
 
@@ -168,27 +168,17 @@ class Machines(NamedTuple):
 
 
 def alternatives(draft: Draft) -> list[list[Machines]]:
-    """Return the sets of machines that the job may run on: one of them. Instance groups are all needed, so they are one set."""
-    resources = draft.get("ResourceConfig") or {}
-    above: SpecPath = ("resource_config",)
-    common = {name: resources[name] for name in ("InstanceCount", "TrainingPlanArn") if name in resources}
-
-    def listed(key: str, entries: Any) -> list[Machines]:
-        found = (_machines((*above, key, index), {**common, **each}) for index, each in enumerate(entries))
-        return [each for each in found if each]
-
-    if draft.groups:
-        return [listed("instance_groups", draft.groups)]
-    preferred = listed("instance_preferences", resources.get("InstancePreferences", ()))
-    return [[each] for each in (_machines(above, resources), *preferred) if each]
-
-
-def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
-    name, count = resources.get("InstanceType"), resources.get("InstanceCount")
-    if not isinstance(name, str) or not isinstance(count, int):
-        return None
-    plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
-    return Machines((*path, "instance_type"), name, count, tuple(plans))
+    """Return the sets of machines that the job may run on: one of them."""
+    found = []
+    for choice in machine_sets(draft.get("ResourceConfig") or {}):
+        machines = []
+        for path, each in choice:
+            name, count = each.get("InstanceType"), each.get("InstanceCount")
+            plans = each.get("TrainingPlanArns") or [arn for arn in (each.get("TrainingPlanArn"),) if arn]
+            if isinstance(name, str) and isinstance(count, int):
+                machines.append(Machines(("resource_config", *path, "instance_type"), name, count, tuple(plans)))
+        found += [machines] * bool(machines)
+    return found
 
 
 class Wanted(NamedTuple):

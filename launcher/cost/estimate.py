@@ -14,7 +14,7 @@ from typing import Any
 
 from launcher.cost.prices import Lookup, Price, instance_price, volume_price
 from launcher.request.instance_types import instance_type as facts_of
-from launcher.request.view import RULE_LISTS
+from launcher.request.view import RULE_LISTS, machine_sets
 
 _ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
 _HOUR = 3600
@@ -159,12 +159,7 @@ def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
     if resources.get("SelectedInstanceType"):  # as DescribeTrainingJob reports the chosen preference
         count = resources.get("SelectedInstanceCount") or resources.get("InstanceCount")
         return [[{"InstanceType": resources["SelectedInstanceType"], "InstanceCount": count}]]
-    if resources.get("InstanceGroups"):
-        return [resources["InstanceGroups"]]
-    if resources.get("InstancePreferences"):
-        default = {"InstanceCount": resources.get("InstanceCount")}
-        return [[{**default, **preference}] for preference in resources["InstancePreferences"]]
-    return [[resources]]
+    return [[machine for _, machine in each] for each in machine_sets(resources)]
 
 
 def _cluster(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import RefusedError
+from launcher.request.view import machine_sets
 from sagemaker_channels import contract
 
 WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
@@ -97,9 +98,9 @@ class HostProcess:
 
 
 def hosts_of(request: Mapping[str, Any], instance_count: int | None = None) -> tuple[Host, ...]:
-    """Return the request's hosts; `instance_count` replaces their number, in each group if there are groups."""
+    """Return the request's hosts, for the first of its preferences; `instance_count` replaces their number, in each group."""
     resources = {"InstanceType": "local", "InstanceCount": 1, **request.get("ResourceConfig", {})}
-    groups = resources.get("InstanceGroups") or [{"InstanceGroupName": contract.HOMOGENEOUS_GROUP, **resources}]
+    groups = [{"InstanceGroupName": contract.HOMOGENEOUS_GROUP, **each} for _, each in machine_sets(resources)[0]]
     each_host = [group for group in groups for _ in range(instance_count or group["InstanceCount"])]
     return tuple(
         Host(f"algo-{number}", group["InstanceGroupName"], group["InstanceType"])

@@ -40,6 +40,21 @@ def file_system_source(entry: Mapping[str, Any]) -> dict[str, Any]:
     return source
 
 
+def machine_sets(resources: Mapping[str, Any]) -> list[list[tuple[SpecPath, dict[str, Any]]]]:
+    """Return the sets of machines of which AWS chooses one for a ResourceConfig: all its groups, or each of its preferences.
+
+    Each machine has its place in the spec's `resource_config`, and the members that hold for it there.
+    """
+    common = {name: value for name, value in resources.items() if not isinstance(value, list)}
+
+    def listed(member: str, key: str) -> list[tuple[SpecPath, dict[str, Any]]]:
+        return [((key, index), {**common, **each}) for index, each in enumerate(resources.get(member) or ())]
+
+    if groups := listed("InstanceGroups", "instance_groups"):
+        return [groups]
+    return [[each] for each in listed("InstancePreferences", "instance_preferences") or [((), common)]]
+
+
 def leaves(value: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
     """Yield the values of a request that are neither mappings nor lists, each with its path."""
     if isinstance(value, Mapping | list):

@@ -13,6 +13,7 @@ import launcher
 from launcher import LocalOptions
 from launcher.local.fidelity import as_data, in_rows
 from launcher.local.state import Fact
+from launcher.local.workspace import hosts_of
 from launcher.request.image_uris import versions_of
 from local_jobs import EFS, launch, namespaces, result, write_job
 
@@ -124,3 +125,12 @@ def test_facts_are_grouped_in_rows() -> None:
 )
 def test_tag_of_an_aws_image_names_versions(image: str, versions: dict[str, str]) -> None:
     assert versions_of(image) == versions
+
+
+def test_hosts_are_those_of_the_first_preference() -> None:
+    types = [{"InstanceType": "ml.g5.xlarge", "InstanceCount": 2}, {"InstanceType": "ml.m5.xlarge"}]
+    hosts = hosts_of({"ResourceConfig": {"InstancePreferences": types, "VolumeSizeInGB": 30}})
+    assert [(each.name, each.instance_type) for each in hosts] == [
+        ("algo-1", "ml.g5.xlarge"),
+        ("algo-2", "ml.g5.xlarge"),
+    ]
