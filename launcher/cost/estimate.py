@@ -156,9 +156,6 @@ def why_not(request: Mapping[str, Any]) -> str | None:
 
 def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
     """Return the clusters that AWS may choose for a ResourceConfig, each a list of InstanceType and InstanceCount."""
-    if resources.get("SelectedInstanceType"):  # as DescribeTrainingJob reports the chosen preference
-        count = resources.get("SelectedInstanceCount") or resources.get("InstanceCount")
-        return [[{"InstanceType": resources["SelectedInstanceType"], "InstanceCount": count}]]
     return [[machine for _, machine in each] for each in machine_sets(resources)]
 
 

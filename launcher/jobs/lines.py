@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from launcher.aws.session import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError, did_you_mean
+from launcher.request.view import machine_sets
 
 SETTLING_SECONDS = 5.0
 AGAIN = "trying again until it works"
@@ -83,9 +84,8 @@ def creation_of(description: Mapping[str, Any]) -> int:
 
 def host_names(description: Mapping[str, Any]) -> list[str]:
     """Return `["algo-1", "algo-2"]`; empty if the description has no number of hosts."""
-    resources = description.get("ResourceConfig") or {}
-    groups = resources.get("InstanceGroups") or ()
-    count = sum(group["InstanceCount"] for group in groups) or resources.get("InstanceCount", 0)
+    machines, *others = machine_sets(description.get("ResourceConfig") or {})
+    count = 0 if others else sum(each.get("InstanceCount") or 0 for _, each in machines)
     return [f"algo-{number}" for number in range(1, count + 1)]
 
 

@@ -43,9 +43,13 @@ def file_system_source(entry: Mapping[str, Any]) -> dict[str, Any]:
 def machine_sets(resources: Mapping[str, Any]) -> list[list[tuple[SpecPath, dict[str, Any]]]]:
     """Return the sets of machines of which AWS chooses one for a ResourceConfig: all its groups, or each of its preferences.
 
-    Each machine has its place in the spec's `resource_config`, and the members that hold for it there.
+    Each machine has its place in the spec's `resource_config`, and the members that hold for it there. A described job has the one
+    that AWS has chosen.
     """
     common = {name: value for name, value in resources.items() if not isinstance(value, list)}
+    if chosen := resources.get("SelectedInstanceType"):
+        count = resources.get("SelectedInstanceCount") or resources.get("InstanceCount")
+        return [[((), {**common, "InstanceType": chosen, "InstanceCount": count})]]
 
     def listed(member: str, key: str) -> list[tuple[SpecPath, dict[str, Any]]]:
         return [((key, index), {**common, **each}) for index, each in enumerate(resources.get(member) or ())]

@@ -16,7 +16,7 @@ from launcher.aws.session import Account, AwsError
 from launcher.console import Console
 from launcher.jobs import lines as job_lines
 from launcher.jobs.follow import ReadLines, View, follow
-from launcher.jobs.lines import JobLines, Line, Selection, host_of, last_lines, lines_so_far
+from launcher.jobs.lines import JobLines, Line, Selection, host_names, host_of, last_lines, lines_so_far
 from patience import PATIENCE
 
 FAULTS = ("reset", "reset-after", "500", "throttle", "expired", "reset", "500-after", "reset")
@@ -42,6 +42,17 @@ def test_host_is_read_from_stream_name() -> None:
     assert host_of("cats-1-2026/algo-12-1690000000") == "algo-12"
     assert host_of("cats/algo-1") == "algo-1"
     assert host_of("cats/algo-1/sidecar-1690000000") == "sidecar"
+
+
+def test_hosts_of_a_job_with_preferences_are_those_that_aws_has_chosen() -> None:
+    preferences = [
+        {"InstanceType": "ml.g5.xlarge", "InstanceCount": 2},
+        {"InstanceType": "ml.m5.xlarge", "InstanceCount": 4},
+    ]
+    resources: dict[str, Any] = {"InstancePreferences": preferences}
+    assert host_names({"ResourceConfig": resources}) == []
+    resources |= {"SelectedInstanceType": "ml.g5.xlarge", "SelectedInstanceCount": 2}
+    assert host_names({"ResourceConfig": resources}) == ["algo-1", "algo-2"]
 
 
 def test_progress_bar_is_printed_in_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
