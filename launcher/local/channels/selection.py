@@ -77,7 +77,7 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
     try:
         return find(source["S3Uri"], objects, sample)
     except NoObjectsError as error:
-        raise NoObjectsError(f"{error}, or read files of your own: --channel {name}=PATH") from None
+        raise NoObjectsError(f"{error}; or read files of your own: --channel {name}=PATH") from None
 
 
 def list_prefix(objects: Objects, place: S3Location) -> Iterator[S3Object]:

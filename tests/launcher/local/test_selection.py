@@ -121,7 +121,10 @@ def test_all_pages_are_read_and_a_sample_is_spread_over_them(tmp_path: Path) -> 
 def test_prefix_without_objects_names_the_nearest(moto_client: Any) -> None:
     moto_client.create_bucket(Bucket=BUCKET)
     put(moto_client, "data/train/a", "data/test/b")
-    with pytest.raises(NoObjectsError, match=r"s3://bucket/data/trian/: no object .*did you mean data/train/\?"):
+    with pytest.raises(
+        NoObjectsError,
+        match=r"s3://bucket/data/trian/: no object .*did you mean data/train/\?; or read files of your own: --channel",
+    ):
         listed(remote_objects(moto_client), "s3://bucket/data/trian/")
     with pytest.raises(NoObjectsError, match=r"beside it there are data/"):
         listed(remote_objects(moto_client), "s3://bucket/zzzzzzzz/")
