@@ -8,7 +8,7 @@ Hyperparameters are these options; an unknown one ends the job, since it is prob
 
 It writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint
 after each epoch and on SIGTERM. From the newest checkpoint it resumes at the very next image, on any number of ranks. It restarts
-the epoch of a Pipe with a ShuffleConfig, which gets another order after each start.
+the epoch of a Pipe with a ShuffleConfig, which gets another order after each start, and one with another seed or block.
 """
 
 # ruff: noqa: TID253 - it is a training script
@@ -33,12 +33,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+import train_parts as parts
 from sagemaker_channels import ChannelError, Checkpoints, Environment, even_batches, load_environment, open_channel
-from sagemaker_channels.contract import SAMPLE_VARIABLE
+from sagemaker_channels.contract import SAMPLE_VARIABLE, SHARDED
 from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.samples.digest import Tally
-from train_parts import Batch, ImageChannel, Score, StopError, build_model, check_stop, gather, rank, say, stop, total
+from train_parts import Score, StopError, check_stop, gather, line, rank, say, stop, total
 
 STOPPED = 143  # 128 + SIGTERM, as in a shell
 REPORT_SECONDS = 10.0  # between the lines of a long epoch
@@ -76,20 +77,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args([re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), x) for x in arguments])
 
 
-def line(metrics: Mapping[str, float]) -> str:
-    """Return metrics in the form that the spec's metric_definitions match."""
-    return " ".join(f"{name}={value}" if name == "epoch" else f"{name}={value:.4f}" for name, value in metrics.items())
-
-
 class Training:
     """A training on this rank: its channels, model, optimizer and progress. Its methods are collective calls."""
 
     def __init__(self, options: argparse.Namespace, environment: Environment, device: torch.device) -> None:
         self.options, self.environment, self.device = options, environment, device
         order = {"seed": options.seed, "block": options.shuffle_block} if options.shuffle_block else {}
-        self.source = ImageChannel(environment, "train", options, **order)
-        others = [name for name in ("validation", "test") if name in environment.channels]
-        self.channels = {"train": self.source, **{name: ImageChannel(environment, name, options) for name in others}}
+        self.source = parts.ImageChannel(environment, "train", options, **order)
+        self.channels = {"train": self.source}
+        for name in sorted({"validation", "test"} & environment.channels.keys()):
+            self.channels[name] = parts.ImageChannel(environment, name, options)
         for name, channel in self.channels.items():
             if channel.classes > self.source.classes:
                 what = f"the list '{name}_lst' has class {channel.classes - 1}, but 'train_lst' has none above"
@@ -98,7 +95,7 @@ class Training:
             find_channel(environment, options.compare_channel)
         torch.manual_seed(options.seed)
         bands = len(options.image_mode)  # a letter for each
-        self.network = build_model(options.model, bands, self.source.classes).to(device)
+        self.network = parts.build_model(options.model, bands, self.source.classes).to(device)
         count = sum(map(torch.numel, self.network.parameters()))
         say(f"{self.source.classes} classes, {count:,} parameters, {len(gather(None))} rank(s)")
         self.model = self.network
@@ -107,6 +104,9 @@ class Training:
         torch.manual_seed(options.seed + 1 + rank())  # each rank needs other dropouts
         self.optimizer = torch.optim.Adam(self.network.parameters(), options.learning_rate)
         self.saved = {"model": self.model, "optimizer": self.optimizer, "training": self, "loader": self.source.loader}
+        is_sharded = self.source.channel.distribution == SHARDED  # then each host has images of its own
+        hosts = len(environment.hosts) if is_sharded else 1
+        self.order = {**order, "hosts": hosts}  # what determines that of the images
         self.epoch = self.steps = 0
         self.history: list[dict[str, float]] = []  # the metrics of each finished epoch
         self.score = Score()  # of this rank in this epoch; after a resume, rank 0 has that of all ranks
@@ -114,7 +114,7 @@ class Training:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what all ranks have done, beside model, optimizer and data position."""
-        own = {"epoch": self.epoch, "steps": self.steps, "history": self.history}
+        own = {name: vars(self)[name] for name in ("epoch", "steps", "history", "order")}
         return {**own, "score": asdict(total(self.score))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -147,18 +147,21 @@ class Training:
         return f"{self.epoch} epoch(s) and {total(self.score.read.count)} image(s) are done"
 
     def resume(self) -> None:
-        """Load the newest checkpoint, if there is one."""
-        if self.checkpoints.load(**self.saved) is None:
+        """Load the newest checkpoint, if there is one; if the images are in another order now, its epoch begins again."""
+        order = self.order
+        if self.checkpoints.load(model=self.model, optimizer=self.optimizer, training=self) is None:
             return
-        if self.source.channel.shuffled and total(self.score.read.count) < len(self.source.lines):
-            self.score = Score()  # The loader begins the epoch again, since this Pipe has another order now.
+        if self.order == order:
+            self.checkpoints.load(loader=self.source.loader)
+        is_shuffled = self.source.channel.shuffled and total(self.score.read.count) < len(self.source.lines)
+        if self.order != order or is_shuffled:
+            self.score, self.order = Score(), order
         say(f"resuming from {self.environment.checkpoint_dir}: {self.progress()}")
 
-    def batches(self, name: str) -> Iterator[tuple[Batch, bool]]:
-        """Yield the batches that an epoch of a channel has left, equally many on each rank, and whether they count here.
+    def batches(self, name: str) -> Iterator[tuple[parts.Batch, bool]]:
+        """Yield the batches that a channel's epoch has left, equally many on each rank, and whether they count here.
 
-        Raises:
-            StopError: A rank is stopped.
+        Raises StopError if a rank is stopped.
         """
         loader = self.channels[name].loader
         loader.set_epoch(self.epoch)
@@ -206,7 +209,7 @@ class Training:
             score += self.scored(self.network, batch)[1] if counts else Score()
         return self.checked(name, score)
 
-    def scored(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, Score]:
+    def scored(self, model: nn.Module, batch: parts.Batch) -> tuple[torch.Tensor, Score]:
         """Return the loss of a batch, and its score."""
         images, classes, read = batch
         answers, classes = model(images.to(self.device)), classes.to(self.device)

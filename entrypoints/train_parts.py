@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -43,6 +43,11 @@ def say(text: str) -> None:
     """Print a line of the log, on rank 0."""
     if rank() == 0:
         print(text, flush=True)
+
+
+def line(metrics: Mapping[str, float]) -> str:
+    """Return metrics in the form that the spec's metric_definitions match."""
+    return " ".join(f"{name}={value}" if name == "epoch" else f"{name}={value:.4f}" for name, value in metrics.items())
 
 
 def gather(value: Any) -> list[Any]:
