@@ -57,6 +57,13 @@ LINES: list[tuple[str, str, str]] = [
     ("requirements", "ERROR: No matching distribution found for torchh==9", "torchh==9"),
     ("missing-module", "ModuleNotFoundError: No module named 'webdataset'", "webdataset"),
     ("import-failed", "ImportError: cannot import name 'triu' from 'scipy.linalg'", "triu"),
+    ("relative-import", "ImportError: attempted relative import with no known parent package", "package"),
+    (
+        "script-failed",
+        'Traceback (most recent call last):\n  File "/opt/ml/code/train.py", line 1, in <module>\n    from utils import net\n'
+        "ImportError: cannot import name 'net' from 'utils' (/opt/ml/code/utils.py)",
+        "'net' from 'utils'",
+    ),
     (
         "unguarded-script",
         "        An attempt has been made to start a new process before the\n        current process has finished its"
