@@ -113,8 +113,9 @@ def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
         with on_terminal([*entered, "exec python3"], here) as terminal:
             terminal.type("import os; print(os.environ['SM_CURRENT_HOST'], 6 * 7)\n")
             terminal.wait_for("algo-1 42")
-            terminal.type("import time; print('sle' + 'eps'); time.sleep(600)\n")
-            terminal.wait_for("sleeps")  # at its prompt Python may keep an interrupt until a line is typed
+            # Python may keep an interrupt, at its prompt until a line is typed, and as a sleep begins to its end.
+            terminal.type("import time; print('sle' + 'eps'); [time.sleep(0.1) for _ in range(6000)]\n")
+            terminal.wait_for("sleeps")
             terminal.type("\x03")
             terminal.wait_for("KeyboardInterrupt")
             terminal.type("exit(3)\n")
