@@ -223,6 +223,11 @@ LINES: list[tuple[str, str, str]] = [
         "ValueError: bad label 7",
     ),
     (
+        "aborted-at-exit",
+        "done\nterminate called without an active exception\n[0]:\n  exitcode  : -6 (pid: 17)\n  traceback : Signal 6 (SIGABRT)",
+        "may have done all its work",
+    ),
+    (
         "crashed",
         "Root Cause (first observed failure):\n[0]:\n  exitcode  : -11 (pid: 58)\n  traceback : Signal 11 (SIGSEGV) received",
         "native library",
