@@ -51,7 +51,7 @@ class CodeArchive:
     """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
     texts: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Of the files that `read_code` was asked for, what is in them, by the names that were given."""
+    """Of the files that `read_code` was asked for, what is in them, by the given names; as os.fsdecode if it is not UTF-8."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of a job that runs this code: the commit of the folder."""
 
@@ -149,7 +149,7 @@ def read_code(
     skipped = sorted(name for root in roots for name in root.rules.skipped)
     own = None if directory is None else roots[0].rules
     asked = {each: file for each in texts for file in files if each and file.name in (each, _BUNDLE + each)}
-    read = {each: _content(file)[:_SEARCHED].decode("utf-8-sig", "replace") for each, file in asked.items()}
+    read = {each: _content(file)[:_SEARCHED].decode("utf-8-sig", "surrogateescape") for each, file in asked.items()}
     return CodeArchive(tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own, read)
 
 

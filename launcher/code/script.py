@@ -19,6 +19,7 @@ from sagemaker_channels.job.hyperparameters import command_line_arguments, decod
 from sagemaker_channels.start.command import Command, command_files
 
 _MOST = 500_000  # characters, which are read in a few seconds; people write less
+_ENCODING = re.compile(r"(.*\n)?[ \t\f]*#.*coding[:=]")  # in one of the first two lines, as Python finds it
 _VARIABLE = re.compile(r"SM_CHANNEL_([\w-]+)")
 
 
@@ -40,6 +41,10 @@ def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]
     if len(text) > _MOST:
         return
     at: SpecPath = ("code", "entry_point" if code.command is None else "command")
+    if re.search(r"[\udc80-\udcff]", text):
+        if not _ENCODING.match(text):
+            yield Problem(at, f"{name} is not UTF-8, which Python expects; save it as UTF-8", "script-syntax")
+        return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes such as "\d"
@@ -49,9 +54,8 @@ def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]
     except (SyntaxError, ValueError) as error:  # a NUL
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        if "\ufffd" not in text:  # else it is in another encoding than UTF-8
-            python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-            yield Problem(at, f"{name}{line} is no Python {python}: {reason}; correct it", "script-syntax")
+        python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        yield Problem(at, f"{name}{line} is no Python {python}: {reason}; correct it", "script-syntax")
         return
     given, variables = (mapping_at(request, (member,)) for member in ("HyperParameters", "Environment"))
     inputs = request.get("InputDataConfig")

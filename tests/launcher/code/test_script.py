@@ -294,7 +294,12 @@ def test_script_that_is_no_python_is_named_with_its_line(script: str, line: str)
     assert problem.message.startswith(f"train.py{line} is no Python {sys.version_info[0]}.{sys.version_info[1]}: ")
 
 
-@pytest.mark.parametrize("script", ["na\ufffdve = 1", "-" * 100_000 + "1"])
+def test_script_that_is_not_utf_8_is_refused_by_python() -> None:
+    (problem,) = found("print('gr\udcf6\udcdfe')\n", {})
+    assert problem.message == "train.py is not UTF-8, which Python expects; save it as UTF-8"
+
+
+@pytest.mark.parametrize("script", ["#!python\n# -*- coding: cp1252 -*-\nna\udcefve = 1", "-" * 100_000 + "1"])
 def test_script_of_another_encoding_or_depth_is_not_judged(script: str) -> None:
     assert found(script, {"lr": "1"}) == []
 
