@@ -18,7 +18,7 @@ from launcher.local.channels.objects import FolderObjects, Objects
 from launcher.request.view import Entry
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location
-from launcher.spec.channels import KINDS
+from launcher.spec.channels import KINDS, source_of_entry
 from sagemaker_channels import contract
 
 
@@ -95,9 +95,10 @@ def _channel(subject: Subject, entry: Entry) -> Channel | str:
         return Channel(entry.name, place, storage, storage, instances=hosts, content_type=entry.get("ContentType"))
     uri, data_type = entry.get("S3Uri"), entry.get("S3DataType")
     if (found := place_of(uri)) is None:
-        return (
-            "SageMaker reads it in its own way, so there is nothing to choose; advice is for S3, EFS and FSx channels"
-        )
+        kind = KINDS.get(source_of_entry(entry.request) or "")
+        reason = kind.WITHOUT.get("WAYS") if kind else None
+        advised = ", ".join(source for source, each in KINDS.items() if each.WAYS)
+        return f"{reason or 'its storage is unknown'}; advice is for channels of {advised}"
     manifest = str(uri) if data_type in ("ManifestFile", "AugmentedManifestFile") else None
     attributes = tuple(entry.get("AttributeNames") or ()) if data_type == "AugmentedManifestFile" else ()
     is_sharded = hosts_that_share(subject, entry) > 1

@@ -15,6 +15,7 @@ from launcher import JobSpec, Problem, SpecError, parse_spec
 from launcher.errors import dotted
 from launcher.rules import find_problems
 from launcher.rules.examples import BASE, laid_over_base
+from launcher.spec.channels import KINDS
 
 
 def problems_of(text: str | bytes) -> list[str]:
@@ -76,7 +77,7 @@ def test_tagged_scalars_have_the_type_of_their_tag() -> None:
     [
         ("base_nam: x", "1: base_nam:", "did you mean base_name?"),
         ("channels: {train: {s3_urri: s3://bkt/}}", "20: channels.train.s3_urri:", "did you mean s3_uri?"),
-        ("channels: {train: {source: EBS}}", "20: channels.train.source:", "one of S3, EFS, FSxLustre, S3Connector"),
+        ("channels: {train: {source: EBS}}", "20: channels.train.source:", f"one of {', '.join(KINDS)}"),
         ("channels: [train]", "1: channels:", "a mapping"),
         ("tags: 3", "1: tags:", "a mapping"),
         ("hyperparameters: {a: }", "19: hyperparameters.a:", "'' for an empty text"),

@@ -13,6 +13,7 @@ from launcher.advice.facts import Use
 from launcher.aws.session import Account
 from launcher.errors import InputError, RefusedError
 from launcher.rules.examples import laid_over_base
+from launcher.spec.channels import KINDS
 from launcher.survey.channels import channels_of
 from launcher.survey.use import use_of, with_answers
 
@@ -75,7 +76,7 @@ def test_wrong_answer_is_refused(answer: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_channels_without_a_choice_are_left_out_with_the_reason() -> None:
+def test_channels_without_a_choice_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = (
         "{s3_uri: s3://mine/m.jsonl, s3_data_type: AugmentedManifestFile, attribute_names: [a], input_mode: Pipe}"
     )
@@ -87,9 +88,8 @@ def test_channels_without_a_choice_are_left_out_with_the_reason() -> None:
         channels_of(about, ["augmented"])
     with pytest.raises(InputError, match=r"the spec has no channel 'trian'; did you mean train\?"):
         channels_of(about, ["trian"])
-    with pytest.raises(
-        InputError, match=r"channels.train: SageMaker reads it in its own way, so there is nothing to choose"
-    ):
+    monkeypatch.setitem(KINDS["Dataset"].WITHOUT, "WAYS", "a kind's own reason")
+    with pytest.raises(InputError, match=r"channels.train: a kind's own reason; advice is for channels of S3, EFS, "):
         channels_of(subject_of(launcher.plan(bundled.spec_path("serverless-dataset"), name="new"), Account()))
 
 
