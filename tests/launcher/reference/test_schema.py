@@ -17,7 +17,9 @@ from launcher.reference.schema import schema
 from launcher.rules import find_problems
 from launcher.rules.examples import laid_over_base
 from launcher.spec.job import JobSpec
+from launcher.spec.model import Section
 from launcher.spec.names import job_name
+from launcher.spec.own_keys import Code, OwnKeys, Queue
 
 # The codes that a schema can express: of keys, types, enums, patterns and bounds, not of rules across keys.
 EXPRESSIBLE = {
@@ -192,3 +194,11 @@ def test_wrong_spec_is_wrong_in_editors(overlay: str) -> None:
 )
 def test_incomplete_layer_is_right_in_editors(layer: str) -> None:
     VALIDATOR.validate(as_editors_do(layer))
+
+
+@pytest.mark.parametrize("section", [OwnKeys, Code, Queue])
+def test_every_key_of_ours_has_a_meaning(section: type[Section]) -> None:
+    made = schema()
+    properties = made["$defs"].get(section.__name__, made)["properties"]
+    missing = [key for key in section.model_fields if "description" not in properties[key]]
+    assert missing in ([], ["code"]), "write a docstring below it in launcher/spec/own_keys.py"  # Code has its own
