@@ -19,10 +19,12 @@ import logging
 import os
 import shutil
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
-from io import FileIO
+from contextlib import closing, suppress
+from functools import cache
+from io import BytesIO, FileIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -123,17 +125,20 @@ class ObjectCache:
     def _kept(self, stream: Any, place: str) -> ByteStream:
         """Return the file to which a stream is copied, or the stream if that fails; an error of the stream itself follows then."""
         try:
-            own = f"{os.getpid()}-{start_time(os.getpid())}-"
-            with tempfile.NamedTemporaryFile(dir=self._parts, prefix=own, delete=False) as part:
-                try:
-                    shutil.copyfileobj(stream, part, _AT_ONCE)
-                    part.flush()
-                    os.replace(part.name, place)  # noqa: PTH105 (names are plain strings here)
-                except BaseException:
-                    os.unlink(part.name)  # noqa: PTH108
-                    raise
+            first = stream.read(_AT_ONCE)
+            part = f"{self._parts}/{_own_prefix(os.getpid())}{threading.get_ident()}-{Path(place).name}"
+            try:
+                with open(part, "xb") as file:  # noqa: PTH123 (names are plain strings here)
+                    file.write(first)
+                    shutil.copyfileobj(stream, file, _AT_ONCE)
+                    size = file.tell()
+                os.replace(part, place)  # noqa: PTH105
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(part)  # noqa: PTH108
+                raise
             stream.close()
-            return FileIO(place)
+            return BytesIO(first) if size == len(first) else FileIO(place)
         except OSError as error:
             self._stop(error)
             stream.seek(0)
@@ -158,6 +163,12 @@ class ObjectCache:
         """Keep no more objects, and log it."""
         self._full = True
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
+
+
+@cache
+def _own_prefix(process: int) -> str:
+    """Return how the names of a process's parts begin, as `remove_leftovers` knows them."""
+    return f"{process}-{start_time(process)}-"
 
 
 def _is_kept(item: Any, place: str) -> bool:
