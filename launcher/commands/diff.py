@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from launcher.commands import options
+from launcher.commands.jobs import is_local
 from launcher.console import counted, print_line, say
 from launcher.errors import dotted
 from launcher.jobs.lookup import describe, tags_of
+from launcher.local.runs import local_run
 from launcher.request.differences import as_text, differences, ran_request, shown_value
 from launcher.spec.aws_model import shapes
 
@@ -21,13 +23,17 @@ def diff(spec: str, name: str, show_secrets: bool, reading: options.SpecOptions,
 
     The request of SPEC is compared with that of the training job NAME, member by member: `-` is the job's value, `+` the spec's.
     The job's environment and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass
-    --show-secrets. The exit code is 0 also if there are differences.
+    --show-secrets. NAME can be that of a local run. The exit code is 0 also if there are differences.
     """
     plan = reading.plan(spec)
-    account = options.open_account(plan.spec.region, plan.spec.profile)
-    job = describe(account, name)
-    tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
-    described = shapes()["DescribeTrainingJobResponse"]["members"].keys() | ({"Tags"} if tags is not None else set())
+    if is_local(name, local=False, where=options.AccountOptions(None, None)):
+        job = local_run(name)["Request"]
+        tags, described = job.get("Tags", []), {*plan.request}
+    else:
+        account = options.open_account(plan.spec.region, plan.spec.profile)
+        job = describe(account, name)
+        tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
+        described = {*shapes()["DescribeTrainingJobResponse"]["members"], *(["Tags"] if tags is not None else [])}
     ran, shown_ran = ran_request(job, tags, show_secrets=show_secrets)
     asked = {member: value for member, value in plan.request.items() if member in described - {"TrainingJobName"}}
     # The values are compared, and shown as the spec writes them; possible secrets of the job as ***.

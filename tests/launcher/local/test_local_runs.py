@@ -227,6 +227,12 @@ def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:
     assert shown.splitlines()[0].split()[:2] == ["job", "Completed"] and "loss:\n  job    last 0.333" in shown
 
 
+def test_spec_is_compared_with_a_local_run(ended: Path, aws: StandIn) -> None:
+    assert data("diff", "job.yaml", "job") == []
+    changed = data("diff", "job.yaml", "job", "--set", "stopping_condition.max_runtime_in_seconds=2h")
+    assert [each["path"] for each in changed] == ["StoppingCondition.MaxRuntimeInSeconds"]
+
+
 def test_job_in_aws_of_the_name_of_a_local_run_is_shown_with_a_hint(ended: Path, aws: StandIn) -> None:
     request = launcher.plan("job.yaml", name="job").request
     aws.client("sagemaker").create_training_job(**request)
