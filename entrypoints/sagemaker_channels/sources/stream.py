@@ -8,10 +8,7 @@ import mmap
 import sys
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from sagemaker_channels.sources.prefetch import Prefetch
+from typing import Any, Protocol
 
 # What is under way follows the store's delay, the time of its quickest answer: so many requests and bytes for each second of it,
 # about three times what a process can read. With more, it waits for its own processor; with fewer, for the late answers.
@@ -36,6 +33,14 @@ class Fetchable(Protocol):
 
     def length(self) -> int:
         """Return the size, with a request if it is not known."""
+
+
+class Pipeline(Protocol):
+    """What fetches the pieces of streams: Prefetch."""
+
+    def next_piece(self, stream: ReadStream, /) -> bytes: ...
+    def seek(self, stream: ReadStream, place: int, /) -> None: ...
+    def tidy(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class ReadStream:
     calls `close` in its finalizer: Python drops exceptions there, also that of Ctrl-C.
     """
 
-    def __init__(self, source: Fetchable, pipeline: Prefetch) -> None:
+    def __init__(self, source: Fetchable, pipeline: Pipeline) -> None:
         self.key, self.closed = source.key, False
         self._pipeline, self._begun = pipeline, False
         self._rest = memoryview(b"")  # the unread part of the piece that is being read
