@@ -218,7 +218,7 @@ class Timed:
 
     def __init__(self, loader: Any, channel: str | None, write: Write | None) -> None:
         self._loader, self._channel, self._write, self._log = loader, channel or "loader", write, RecordWriter()
-        self._shared = getattr(getattr(loader, "dataset", None), "shared_work", None)  # of our datasets
+        self._shared = getattr(getattr(loader, "dataset", None), "_channel_work", None)  # of our datasets
         if self._shared is not None:
             self._shared.is_timed = True
 

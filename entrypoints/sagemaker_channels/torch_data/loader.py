@@ -108,11 +108,11 @@ class ThreadLoader(PositionedLoader):
         return sys.modules["accelerate"].utils.send_to_device(batch, self._device, non_blocking=self.pin_memory)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
-        self._last = loop = self.stream.begin(self.readers)
+        self._last = loop = self.stream._begin(self.readers)
         batches = self._batches(loop)
         if not are_recorded():
             return batches
-        return self.dataset.shared_work.loop(threads=max(1, self.num_workers)).over(batches)
+        return self.dataset._channel_work.loop(threads=max(1, self.num_workers)).over(batches)
 
     def _batches(self, loop: Loop) -> Generator[Any, None, None]:
         # Readers that had ended are started, too: a Pipe's other readers must know of it.
@@ -128,7 +128,7 @@ class ThreadLoader(PositionedLoader):
                 if batch is not NOTHING:
                     yield self._placed(batch)
                 del batch  # frees it while the next is waited for
-            self.stream.end(loop)
+            self.stream._end(loop)
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             making.stop()
@@ -188,7 +188,7 @@ class _Threads:
     def _run(self, number: int, cores: int) -> None:
         """Make the next batch of whichever reader, until the loop is left."""
         _use_one_core(cores)
-        meter = self._dataset.shared_work.worker(number) if are_recorded() else None
+        meter = self._dataset._channel_work.worker(number) if are_recorded() else None
         while (reader := self._due.get()) is not None:
             if meter is not None:
                 meter.begin()

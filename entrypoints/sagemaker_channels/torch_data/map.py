@@ -82,7 +82,7 @@ class ChannelMapDataset(Dataset[Any]):
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._transform = timed_transform(transform)
-        self.shared_work = SharedWork([(self._channel.name, self._channel.mode)], environment)
+        self._channel_work = SharedWork([(self._channel.name, self._channel.mode)], environment)
         compare_by(exchange)
         keep_in(environment.checkpoint_dir, environment.job_name)
         if reader is mounted:
@@ -112,9 +112,9 @@ class ChannelMapDataset(Dataset[Any]):
         places = [self._place(index) for index in indices]
         if not are_recorded():
             return self._read(places)
-        used = (os.getpid(), self.shared_work.is_timed)
+        used = (os.getpid(), self._channel_work.is_timed)
         if used != self._used:
-            self._used, self._meter = used, self.shared_work.meter()
+            self._used, self._meter = used, self._channel_work.meter()
         self._meter.begin()
         samples = self._read(places)
         self._meter.end(len(samples))

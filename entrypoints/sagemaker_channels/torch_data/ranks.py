@@ -140,7 +140,7 @@ class EvenLoader:
     def __init__(self, loader: Any) -> None:
         dataset: Any = getattr(loader, "stream", getattr(loader, "dataset", None))
         remedy = "a ThreadLoader, WorkerLoader or DataLoader of a ChannelDataset or MixedDataset"
-        expect(hasattr(dataset, "epochs"), "loader", loader, remedy)
+        expect(hasattr(dataset, "_epochs"), "loader", loader, remedy)
         self.loader, self.dataset = loader, dataset
 
     @property
@@ -152,7 +152,7 @@ class EvenLoader:
     # It has no set_epoch: HF's Trainer would call it with an epoch that it counts from 0 in each resumed job.
 
     def __iter__(self) -> Generator[Any, None, None]:
-        is_resumed, is_empty = self.dataset.epochs.is_loaded, True
+        is_resumed, is_empty = self.dataset._epochs.is_loaded, True
         for batch, _ in even_batches(self.loader):
             is_empty = False
             yield batch

@@ -66,9 +66,9 @@ class StreamDataset(IterableDataset[Any]):
         return made
 
     def __getstate__(self) -> State:
-        frameworks.check_lightning(self.own_placement.world_size)
+        frameworks.check_lightning(self._placement.world_size)
         # A running iteration is not copied: the copy restarts the epoch.
-        return {**self.__dict__, "_current": None, "_divider": self.divider}
+        return {**self.__dict__, "_current": None, "_divider": self._divided_by}
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop, from 0; under Pipe each has its own FIFO.
@@ -77,22 +77,22 @@ class StreamDataset(IterableDataset[Any]):
             ValueError: It is not a whole number from 0 on.
             ChannelError: accelerate or HF's Trainer would begin an earlier epoch than that in which the loaded state continues.
         """
-        if whole_number("epoch", epoch, 0) < self.epoch and self.epochs.is_loaded:
+        if whole_number("epoch", epoch, 0) < self.epoch and self._epochs.is_loaded:
             frameworks.check_epoch(epoch, self.epoch)
-        self.epochs.set(epoch)
+        self._epochs.set(epoch)
 
     @property
     def epoch(self) -> int:
         """The epoch of the next loop."""
-        return self.epochs.epoch
+        return self._epochs.epoch
 
     @property
-    def epochs(self) -> Epochs:
+    def _epochs(self) -> Epochs:
         """The epochs of this process's loops, or of those of the DataLoader whose worker it is."""
-        return self.shared_work.epochs
+        return self._channel_work.epochs
 
     @property
-    def shared_work(self) -> SharedWork:
+    def _channel_work(self) -> SharedWork:
         """The work of the same processes, without those of other ranks, which one that has created the dataset may have started."""
         if self._process != os.getpid() and get_worker_info() is None:
             self._process = os.getpid()
@@ -100,26 +100,26 @@ class StreamDataset(IterableDataset[Any]):
         return self._shared_work
 
     @property
-    def own_placement(self) -> Placement:
+    def _placement(self) -> Placement:
         """This process's place among the ranks; the process group may have begun after the dataset was created."""
         # A spawned worker has no group, but what its parent knew.
         self._known_placement = group_placement(self._environment) or self._known_placement
         return self._known_placement
 
     @property
-    def divider(self) -> str | None:
+    def _divided_by(self) -> str | None:
         """The class of accelerate that divides what is read among the ranks, if one does."""
         return self._divider or frameworks.divider()
 
-    def samples(self, reader: int = 0, readers: int = 1, epoch: int | None = None) -> Samples:
+    def _reader_samples(self, reader: int = 0, readers: int = 1, epoch: int | None = None) -> Samples:
         """Return the samples of one of this rank's readers, before filters and transform; in the next epoch unless one is given."""
         join_job(self._job)
         compare_by(exchange)
-        placement = Placement(*self.ranks) if self.ranks else self.own_placement
+        placement = Placement(*self.ranks) if self.ranks else self._placement
         if (
-            divider := self.divider
+            divider := self._divided_by
         ):  # It divides what is read, so that must be everything, as if this were the only rank.
-            if self.own_placement.world_size > 1:
+            if self._placement.world_size > 1:
                 channels = [recipe.channel for recipe in self.recipes]
                 frameworks.check_divided(channels, len(self._environment.hosts), divider, readers)
             placement = Placement()
@@ -129,35 +129,37 @@ class StreamDataset(IterableDataset[Any]):
     def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
         raise NotImplementedError
 
-    def over(self, samples: Samples) -> Iterator[Any]:
+    def _finished(self, samples: Samples) -> Iterator[Any]:
         """Yield the finished samples, and record how long the loop waits for them."""
         make = samples.source.maker()
         found = iter(samples) if make is None else finished(iter(samples), make, samples.place)
         found = found if get_worker_info() is None else map(shared, found)
-        return self.shared_work.meter().over(found) if are_recorded() else found
+        return self._channel_work.meter().over(found) if are_recorded() else found
 
-    def begin(self, readers: int = 1) -> Loop:
+    def _begin(self, readers: int = 1) -> Loop:
         """Begin a loop of so many readers of this process.
 
         Raises:
             ChannelError: Another framework would lose samples, or the loaded state does not fit.
         """
-        own, info, self._current = self.own_placement, get_worker_info(), None
+        own, info, self._current = self._placement, get_worker_info(), None
         frameworks.check_lightning(own.world_size)
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        world_size = 1 if self.divider else self.ranks[1] if self.ranks else own.world_size
+        world_size = 1 if self._divided_by else self.ranks[1] if self.ranks else own.world_size
         frameworks.check_not_divided_again(world_size, workers)
-        loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
+        loop = self._epochs.begin(number, workers, info.seed - info.id if info else None)
         if number == 0 and own.world_size > 1:
             self._compare(loop)
         readers_here = range(number, number + readers)
-        samples = self._at(loop.state, [self.samples(each, workers * readers, loop.epoch) for each in readers_here])
-        is_elsewhere = self.divider == frameworks.DISPATCHER and own.rank > 0
+        samples = self._at(
+            loop.state, [self._reader_samples(each, workers * readers, loop.epoch) for each in readers_here]
+        )
+        is_elsewhere = self._divided_by == frameworks.DISPATCHER and own.rank > 0
         for each in samples if is_elsewhere else ():  # Rank 0 reads for all, and what other ranks fetch is not used.
             each.finish()
         loop.begin(samples, own)
         if is_elsewhere and info is None:
-            self.end(loop)  # accelerate fetches nothing here.
+            self._end(loop)  # accelerate fetches nothing here.
         return loop
 
     def _compare(self, loop: Loop) -> None:
@@ -175,15 +177,15 @@ class StreamDataset(IterableDataset[Any]):
                 remedy="call set_epoch before each loop that may be left early",
             )
 
-    def end(self, loop: Loop) -> None:
+    def _end(self, loop: Loop) -> None:
         """End a loop. Raises ChannelError if this process is at another place among the ranks than when it began."""
-        if (placement := loop.placement) is not None and placement != self.own_placement:
+        if (placement := loop.placement) is not None and placement != self._placement:
             raise ChannelError(
                 f"the process group was initialized after this iteration began, which has read as rank {placement.rank} of"
                 f" {placement.world_size}",
                 remedy="begin to iterate after init_process_group",
             )
-        self.epochs.end(loop)
+        self._epochs.end(loop)
 
     def __iter__(self) -> Generator[Any, None, None]:
         return self._in_worker() if get_worker_info() else self._loop()
@@ -193,15 +195,15 @@ class StreamDataset(IterableDataset[Any]):
         yield from self._loop()
 
     def _loop(self) -> Generator[Any, None, None]:
-        loop = self.begin()
+        loop = self._begin()
         self._current, self._is_ahead = loop, frameworks.is_fetched_ahead()
         loop.move(0, loop.samples[0].state_dict)  # where it is at any time
         return self._one_by_one(loop)
 
     def _one_by_one(self, loop: Loop) -> Generator[Any, None, None]:
         with closing(loop.samples[0]) as samples:
-            yield from self.over(samples)
-        self.end(loop)
+            yield from self._finished(samples)
+        self._end(loop)
 
     _is_ahead = False  # whether what iterates has fetched more than its own loop has got
 
@@ -212,13 +214,13 @@ class StreamDataset(IterableDataset[Any]):
         """
         loader = frameworks.loader_that_counts()
         if loader is not None and loader.batch_size is not None:
-            return loader.batch_size * self.batches(loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
-        return self.samples().counted()
+            return loader.batch_size * self._batches(loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
+        return self._reader_samples().counted()
 
-    def batches(self, size: int, readers: int, *, drop_last: bool) -> int:
+    def _batches(self, size: int, readers: int, *, drop_last: bool) -> int:
         """Return the number of batches of so many samples. Raises TypeError like `len`."""
         rest = 0 if drop_last else size - 1
-        return sum((self.samples(each, readers).counted() + rest) // size for each in range(readers))
+        return sum((self._reader_samples(each, readers).counted() + rest) // size for each in range(readers))
 
     def __bool__(self) -> bool:
         return True  # without counting
@@ -229,22 +231,22 @@ class StreamDataset(IterableDataset[Any]):
         Raises:
             ChannelError: A loader has fetched samples that its loop has not got, so only the loader knows the position.
         """
-        current = self._current if self.epochs.is_last(self._current) else None
+        current = self._current if self._epochs.is_last(self._current) else None
         is_ahead = current is not None and self._is_ahead and not current.is_ended
-        if get_worker_info() is not None or is_ahead or (current is None and self.epochs.is_running):
+        if get_worker_info() is not None or is_ahead or (current is None and self._epochs.is_running):
             raise ChannelError(
                 "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance",
                 remedy="take the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that"
                 " workers have read, call set_epoch before state_dict()",
             )
-        return self.position_of(current, 1)
+        return self._position_of(current, 1)
 
-    def position_of(self, loop: Loop | None, readers: int) -> State:
+    def _position_of(self, loop: Loop | None, readers: int) -> State:
         """Return the position of a loop of so many readers; if it is not the last one, that at which the next one begins."""
         frameworks.check_not_flattened()
-        if not self.epochs.is_last(loop):
-            loop = Loop(self.epoch, self.epochs.waiting)
-            loop.begin(self._at(loop.state, [self.samples(each, readers) for each in range(readers)]))
+        if not self._epochs.is_last(loop):
+            loop = Loop(self.epoch, self._epochs.waiting)
+            loop.begin(self._at(loop.state, [self._reader_samples(each, readers) for each in range(readers)]))
         return loop.position()
 
     @staticmethod
@@ -264,7 +266,7 @@ class StreamDataset(IterableDataset[Any]):
         Raises:
             ChannelError: It is no state of ours.
         """
-        self.epochs.load(state)
+        self._epochs.load(state)
         if state["of"].get("restart") and any(state["at"].values()):
             warn_once(
                 "SageMaker sends this Pipe in another order in each job, so the epoch of the state begins again; to resume in its"

@@ -43,7 +43,7 @@ class PositionedLoader(DataLoader[Any]):
 
     def __len__(self) -> int:
         """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
-        return self.stream.batches(self._size, self.readers, drop_last=self._drops_last)
+        return self.stream._batches(self._size, self.readers, drop_last=self._drops_last)
 
     def __bool__(self) -> bool:
         return True  # without counting
@@ -64,11 +64,11 @@ class PositionedLoader(DataLoader[Any]):
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
-        return self.stream.position_of(self._last, self.readers)
+        return self.stream._position_of(self._last, self.readers)
 
     def _move(self, loop: Loop, reader: int, state: Callable[[], State]) -> None:
         """Record where a reader is after its batch, which the loop gets now. Raises ChannelError if a state was loaded since."""
-        self.stream.epochs.check(loop)
+        self.stream._epochs.check(loop)
         loop.move(reader, state)
 
     def load_state_dict(self, state: State) -> None:
@@ -118,7 +118,7 @@ class WorkerLoader(PositionedLoader):
         self.readers = max(1, self.num_workers)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
-        self._last = loop = self.stream.begin(self.readers)
+        self._last = loop = self.stream._begin(self.readers)
         if loop.state is not None or self.dataset.state is not None:
             self._iterator = None  # Workers that stayed over an epoch do not know of it.
         self.dataset.state, self.dataset.turn = loop.state, loop.turn
@@ -136,7 +136,7 @@ class WorkerLoader(PositionedLoader):
             del made
             yield batch
             del batch
-        self.stream.end(loop)
+        self.stream._end(loop)
 
 
 class _Batches(IterableDataset[Any]):
@@ -163,11 +163,11 @@ class _Batches(IterableDataset[Any]):
         info = get_worker_info()
         number, readers = (info.id, info.num_workers) if info else (0, 1)
         reader = (number + self.turn) % readers  # a DataLoader begins with worker 0
-        samples = self.dataset.samples(reader, readers)
+        samples = self.dataset._reader_samples(reader, readers)
         if self.state is not None and self.state["epoch"] == samples.epoch:
             samples.load_state_dict(self.state)
         with closing(samples):
-            made = self.dataset.over(samples)
+            made = self.dataset._finished(samples)
             while batch := list(islice(made, self._size)):
                 if len(batch) == self._size or not self._drops_last:
                     yield reader, samples.state_dict(at_end=True), sendable(self._collate(batch))

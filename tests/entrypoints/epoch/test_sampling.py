@@ -212,4 +212,4 @@ def test_pipe_in_a_mixture_with_several_readers_is_refused(tmp_path: Path) -> No
     environment = configured(tmp_path, p=entry, q=entry)
     parts = [ChannelDataset(name, environment=environment) for name in ("p", "q")]
     with pytest.raises(ChannelError, match="a Pipe in a mixture must have one reader per host"):
-        MixedDataset(parts).samples(0, 2)
+        ThreadLoader(MixedDataset(parts), readers=2).state_dict()

@@ -156,7 +156,7 @@ def test_loop_keeps_neither_its_dataset_nor_its_callers_variables(environment: E
     gc.disable()
     try:
         dataset, batch = ChannelDataset("files", environment=environment), torch.zeros(1)
-        alive: list[weakref.ref[Any]] = [weakref.ref(dataset.shared_work), weakref.ref(batch)]
+        alive: list[weakref.ref[Any]] = [weakref.ref(dataset._channel_work), weakref.ref(batch)]
         list(dataset)
         del dataset, batch
         assert [each() for each in alive] == [None, None]
