@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 
 BODY = b"0123456789"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.console import counted
 from launcher.errors import InputError, RefusedError, did_you_mean_path

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from launcher.account.check import Subject
 from launcher.account.storage import connectors, hosts_that_share, place_of
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean

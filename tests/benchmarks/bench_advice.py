@@ -32,7 +32,7 @@ from launcher.advice.facts import Estimate, Inventory, Quantiles, Use
 from launcher.advice.prediction import predict
 from launcher.advice.recommendation import cost_s, recommend
 from launcher.advice.ways import CONSTANTS, WAYS, Way
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.local.channels import copied, fifo, mounted
 from launcher.local.channels.delivery import Delivery

@@ -1,4 +1,4 @@
-"""The objects that a run reads: those of the `--data` folder, read from this disk, or of S3 (`aws.objects`).
+"""The objects that a run reads: those of the `--data` folder, read from this disk, or of S3 (`aws.remote_objects`).
 
 A folder is read through the store that the embedded S3 server serves to scripts, so a script and the channels see the same
 objects, without a request per object.
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
 from launcher.s3.reading import CHUNK, Stream

@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account, CredentialsError
 from launcher.errors import RefusedError
 from launcher.local.channels.objects import FolderObjects, Objects

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aws_stand_in import StandIn
-from launcher.aws.objects import RemoteObjects
+from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.errors import InputError, RefusedError
 from launcher.s3.uri import S3Location
