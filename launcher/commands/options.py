@@ -24,6 +24,7 @@ from launcher.errors import LaunchError, RefusedError
 from launcher.parsing.layers import Assignment
 from launcher.parsing.spec_text import is_spec
 from launcher.quantities import A_DURATION, seconds_of
+from launcher.s3.walk import holds_files
 
 if TYPE_CHECKING:
     from launcher.aws.session import Account
@@ -154,11 +155,8 @@ class SpecOrUri(click.types.StringParamType):
         if (path := Path(value)).suffix and os.path.isfile(path) and not is_spec(value):  # noqa: PTH113 - as in is_folder
             remedy = f"name its folder, {shown_path(path.parent)}, or give a spec the ending .yaml, .yml or .json"
             self.fail(f"{value!r} is a file, but not a spec; {remedy}", param, ctx)
-        if is_folder(value):
-            from launcher.local.s3_server.walk import holds_files  # loads the S3 server, which only folders need
-
-            if not holds_files(path):
-                self.fail(f"{value!r} holds no files; name the folder that holds the data", param, ctx)
+        if is_folder(value) and not holds_files(path):
+            self.fail(f"{value!r} holds no files; name the folder that holds the data", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from launcher.console import shown_path
 from launcher.errors import InputError, LaunchError, did_you_mean, did_you_mean_path
-from launcher.local.s3_server.walk import holds_files
 from launcher.planning import Plan
 from launcher.request.build import connector_variables
 from launcher.request.view import file_system_source, s3_source, with_source
+from launcher.s3.walk import holds_files
 from sagemaker_channels import contract
 
 

@@ -16,7 +16,7 @@ from launcher.local.s3_server.documents import Pairs, S3Error, Value, parsed, te
 from launcher.local.s3_server.http_server import FileSlice, Response
 from launcher.local.s3_server.store import Received, Stored
 from launcher.local.s3_server.uploads import LAST_NUMBER, Upload
-from launcher.local.s3_server.walk import names_after
+from launcher.s3.walk import names_after
 
 Operation: TypeAlias = Callable[[Call], Response]
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from launcher.local.s3_server.documents import S3Error
-from launcher.local.s3_server.walk import is_plain, walk
+from launcher.s3.walk import is_plain, walk
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")  # what boto3 accepts
 _NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")

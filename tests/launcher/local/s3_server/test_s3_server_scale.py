@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from launcher.local.s3_server.store import Store
-from launcher.local.s3_server.walk import names_after
+from launcher.s3.walk import names_after
 from patience import PATIENCE
 from s3_objects import client_of, signed
 from served_bucket import serve
