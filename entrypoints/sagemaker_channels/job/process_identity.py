@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
@@ -75,8 +76,14 @@ def is_running(process: int, start: str) -> bool:
     return start == start_time(process) != ""
 
 
+@cache
+def file_name_of(process: int) -> str:
+    """Return how the names of the files of this process, or of the one that started it, begin: its number, `-`, start time."""
+    return f"{process}-{start_time(process)}"
+
+
 def remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove the files of processes that have ended, which are named PREFIX, process, `-`, start time, `-` and more.
+    """Remove the files of processes that have ended, which are named PREFIX, `file_name_of` the process, `-` and more.
 
     A process that runs but is not visible from here, as in another container, has to do without.
     """

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagemaker_channels.errors import ChannelError, no_room
-from sagemaker_channels.job.process_identity import rank_variable, remove_leftovers, start_time
+from sagemaker_channels.job.process_identity import file_name_of, rank_variable, remove_leftovers
 from sagemaker_channels.sources.agreement import Agreement
 from sagemaker_channels.sources.items import KeyedItems
 from sagemaker_channels.sources.silence import Progress, warn
@@ -211,7 +211,7 @@ def job() -> str:
     if _job is None:
         local_rank = rank_variable("LOCAL_RANK")
         started_by = os.getpid() if local_rank is None else os.getppid()
-        _job = f"{started_by}-{start_time(started_by)}"
+        _job = file_name_of(started_by)
         if local_rank in (None, "0"):
             atexit.register(_remove, _job, os.getpid())
             remove_leftovers(Path(tempfile.gettempdir()), _PREFIX)

@@ -23,7 +23,6 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from functools import cache
 from io import BytesIO, FileIO
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Any
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import remove_leftovers, start_time
+from sagemaker_channels.job.process_identity import file_name_of, remove_leftovers
 from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.sources.readers import Reader
@@ -126,7 +125,7 @@ class ObjectCache:
         """Return the file to which a stream is copied, or the stream if that fails; an error of the stream itself follows then."""
         try:
             first = stream.read(_AT_ONCE)
-            part = f"{self._parts}/{_own_prefix(os.getpid())}{threading.get_ident()}-{Path(place).name}"
+            part = f"{self._parts}/{file_name_of(os.getpid())}-{threading.get_ident()}-{Path(place).name}"
             try:
                 with open(part, "xb") as file:  # noqa: PTH123 (names are plain strings here)
                     file.write(first)
@@ -163,12 +162,6 @@ class ObjectCache:
         """Keep no more objects, and log it."""
         self._full = True
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
-
-
-@cache
-def _own_prefix(process: int) -> str:
-    """Return how the names of a process's parts begin, as `remove_leftovers` knows them."""
-    return f"{process}-{start_time(process)}-"
 
 
 def _is_kept(item: Any, place: str) -> bool:

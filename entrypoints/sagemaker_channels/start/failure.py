@@ -66,9 +66,8 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
             noted = [f" ({note})" for note in _SAMPLE.findall(details)[-1:]]
             return fit_to_limit("".join([lines[exception], *noted]), details)
     details = "\n".join(lines)
-    printed = (
-        [line for line in lines if line.strip()][-1:] if exit_code == _UNCAUGHT else []
-    )  # by sys.exit("text"), perhaps
+    # What sys.exit("text") has printed, perhaps.
+    printed = [line for line in lines if line.strip()][-1:] if exit_code == _UNCAUGHT else []
     before = details.rpartition(printed[0])[0] if printed else details
     return fit_to_limit(": ".join([f"{program} {how_it_ended(exit_code)}", *printed]), before)
 

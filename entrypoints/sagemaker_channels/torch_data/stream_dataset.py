@@ -197,7 +197,7 @@ class StreamDataset(IterableDataset[Any]):
     def _loop(self) -> Generator[Any, None, None]:
         loop = self._begin()
         self._current, self._is_ahead = loop, frameworks.is_fetched_ahead()
-        loop.move(0, loop.samples[0].state_dict)  # where it is at any time
+        loop.move(0, loop.samples[0].state_dict)  # its place after any sample
         return self._one_by_one(loop)
 
     def _one_by_one(self, loop: Loop) -> Generator[Any, None, None]:
