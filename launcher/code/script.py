@@ -24,9 +24,9 @@ _VARIABLE = re.compile(r"SM_CHANNEL_([\w-]+)")
 
 
 def script_of(code: Code) -> str | None:
-    """Return the Python script that is run, as far as the spec tells."""
+    """Return the script that is run, in Python or for a shell, as far as the spec tells."""
     scripts = [code.entry_point] if code.entry_point is not None else command_files(code.command or ())
-    return scripts[0] if len(scripts) == 1 and scripts[0].endswith(".py") else None
+    return scripts[0] if len(scripts) == 1 and scripts[0].endswith((".py", ".sh")) else None
 
 
 def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]) -> Iterator[Problem]:
@@ -41,6 +41,14 @@ def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]
     if len(text) > _MOST:
         return
     at: SpecPath = ("code", "entry_point" if code.command is None else "command")
+    if name.endswith(".sh"):
+        if "\r\n" in text:
+            number = text[: text.index("\r\n")].count("\n") + 1
+            message = (
+                f"{name}:{number} ends in CR LF, as on Windows, of which a shell takes CR for a part of the command"
+            )
+            yield Problem(at, f"{message}; save it with LF alone", "script-syntax")
+        return
     if re.search(r"[\udc80-\udcff]", text):
         if not _ENCODING.match(text):
             yield Problem(at, f"{name} is not UTF-8, which Python expects; save it as UTF-8", "script-syntax")

@@ -24,6 +24,7 @@ from launcher.spec.channels import KINDS, source_of
 from launcher.spec.values import Plain
 from launcher.spec.variables import Variables
 
+ANCHORS = "x-"  # begins the keys at the top that are left out
 _EXTENDS = "extends"
 _MAX_NAME = 1000  # characters
 _MAX_FILES = 50  # of one spec; a file counts as often as it is extended
@@ -86,6 +87,8 @@ def _read(spec: str | bytes | Mapping[str, Any], file: str) -> Tree:
     tree = tree_of(spec, file) if isinstance(spec, Mapping) else read_tree(spec, file)
     if tree.value is None:
         raise tree.empty()
+    if isinstance(tree.value, dict):  # keys such as x-data are only places for anchors, as in Compose files
+        tree.value = {key: value for key, value in tree.value.items() if not key.startswith(ANCHORS)}
     _expand_bare_uris(tree)
     return tree
 

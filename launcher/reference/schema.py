@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+from launcher.parsing.layers import ANCHORS
 from launcher.reference.problem_codes import ignorable
 from launcher.reference.shape_schema import descriptions, map_limits, of_shape, text_limits
 from launcher.spec.aws_model import REQUEST, shapes, violations
@@ -67,6 +68,7 @@ def schema() -> dict[str, Any]:
     for definition in (made, *definitions.values()):
         _open_to_variables(definition)
     definitions["Variable"] = {"type": "string", "pattern": r"\$\{"}
+    made["patternProperties"] = {f"^{ANCHORS}": {"description": "Left out of the job: a place for anchors."}}
     made.update(_of_a_whole_job())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

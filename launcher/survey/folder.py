@@ -34,6 +34,9 @@ _OBJECTS = re.compile(  # by kind
 )
 _BESIDE_IMAGES = ("masks", "labels", "annotations")  # folders whose files, of any kind, belong to images
 _DESCRIPTION = re.compile(r"data(set)?\.ya?ml", re.I)  # of YOLO: its paths lead to all folders beside it
+_READ = re.compile(  # a channel, by its variable, our library, or its folder
+    r"""SM_CHANNEL_(\w+)|(?:Channel(?:Map)?Dataset|open_channel)\(\s*["']([\w-]+)["']|/opt/ml/input/data/([\w-]+)"""
+)
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
 Files = Mapping[PurePosixPath, list[str]]  # by folder
 Places = dict[PurePosixPath, str | None]  # with the split that a place is named for
@@ -102,7 +105,8 @@ def _script(files: Files) -> PurePosixPath | None:
 def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath], list[PurePosixPath]]:
     """Return the places of the channels by name, and the files of data in none.
 
-    The split's usual name is the channel's, unless the script's text has only the folder's own name.
+    A channel has the name by which the script reads it, if that is the place's own, or the only one. Else the split's usual name is
+    the channel's, unless the script's text has only the folder's own name.
     """
     data = {folder: _data_in(folder, names) for folder, names in files.items()}
     with_code = {above for folder, names in files.items() if any(map(_is_python, names)) for above in _up(folder)}
@@ -110,13 +114,17 @@ def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath
     places = _places(data, with_code, whole)
     beside = [folder for folder in data if folder not in with_code and not places.keys() & {*_up(folder)}]
     left_over = [folder / each for folder in beside for each in data[folder] if folder / each not in places]
+    found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(script or "")]
+    read = {each.lower(): each for each in found}
     if len(places) == 1:
-        return {"train": next(iter(places))}, left_over
+        [place] = places
+        usual = "train" if len(read) != 1 else next(iter(read.values()))
+        return {read.get(place.stem.lower(), usual): place}, left_over
     texts, order = {*re.findall(r"""["']([\w-]+)["']""", script or "")}, [*_SPLITS.values(), None]
     channels: dict[str, PurePosixPath] = {}
     for place, split in sorted(places.items(), key=lambda each: order.index(each[1])):
         own = _word(place.name)
-        name = own if split and split not in texts and own in texts else split
+        name = own if split and split not in texts and own in texts else split or read.get(place.stem.lower())
         channels[name if name and name not in channels else _channel_name(place)] = place
     return channels, left_over
 

@@ -179,9 +179,9 @@ def test_positional_argument_is_a_word_of_the_command(settings: str, words: str,
 
 
 @pytest.mark.parametrize(
-    "code", [{"entry_point": "train.sh"}, {"command": "python a.py b.py"}, {"command": "bash a.sh"}]
+    "code", [{"entry_point": "train"}, {"command": "python a.py b.py"}, {"command": "bash a.sh && bash b.sh"}]
 )
-def test_job_without_one_python_script_is_not_judged(code: dict[str, object]) -> None:
+def test_job_without_one_script_is_not_judged(code: dict[str, object]) -> None:
     assert script_of(Code.model_validate(code)) is None
 
 
@@ -297,6 +297,21 @@ def test_script_that_is_no_python_is_named_with_its_line(script: str, line: str)
 def test_script_that_is_not_utf_8_is_refused_by_python() -> None:
     (problem,) = found("print('gr\udcf6\udcdfe')\n", {})
     assert problem.message == "train.py is not UTF-8, which Python expects; save it as UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "line"),
+    [
+        ({"entry_point": "run.sh"}, "#!/bin/sh\r\ntrue\r\n", 1),
+        ({"command": "bash run.sh"}, "#!/bin/sh\ntrue\r\n", 2),
+        ({"entry_point": "run.sh"}, "#!/bin/sh\nprintf '\\r\\n'\n", None),
+    ],
+)
+def test_shell_script_of_windows_is_named_with_its_line(code: dict[str, object], text: str, line: int | None) -> None:
+    section = Code.model_validate(code)
+    assert script_of(section) == "run.sh"
+    problems = list(script_problems(section, "run.sh", text, {}))
+    assert [problem.message.partition(" ")[0] for problem in problems] == [f"run.sh:{line}"] * (line is not None)
 
 
 @pytest.mark.parametrize("script", ["#!python\n# -*- coding: cp1252 -*-\nna\udcefve = 1", "-" * 100_000 + "1"])

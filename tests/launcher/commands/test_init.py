@@ -191,6 +191,24 @@ def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
     assert yaml.safe_load(text)["channels"].keys() == {"train", "val", "validation", "test"}
 
 
+@pytest.mark.parametrize(
+    ("read", "names", "channels"),
+    [
+        ('open_channel("csv")', ["data/csv/1.csv", "data/img/1.png"], {"csv", "data-img"}),
+        ("ChannelDataset('csv'); open_channel('images')", ["images/1.png"], {"images"}),
+        ('os.environ["SM_CHANNEL_IMAGES"]', ["data/images/1.png"], {"images"}),
+        ('os.path.join(os.environ["SM_CHANNEL_TRAIN"], "images")', ["data/images/1.png"], {"train"}),
+    ],
+)
+def test_channel_of_no_split_has_the_name_by_which_the_script_reads_it(
+    read: str, names: list[str], channels: set[str], pets: Path
+) -> None:
+    files(pets / "more", *names)
+    files(pets / "more", "train.py", content=read.encode())
+    text = json.loads(launch("init", "more", "--yes", "--json", "--dry-run").stdout)["text"]
+    assert yaml.safe_load(text)["channels"].keys() == channels
+
+
 def test_linked_data_are_a_channel_and_are_not_sent(pets: Path) -> None:
     files(pets.parent, "elsewhere/cat/1.png", "notes.md")
     (pets / "src/data").symlink_to(pets.parent / "elsewhere")

@@ -93,6 +93,18 @@ def test_impossible_source_is_an_error_at_its_place(folder: Path, source: str) -
     assert bool(found) is (source != "null")
 
 
+def test_keys_for_anchors_are_left_out_of_each_layer(folder: Path) -> None:
+    anchors = "x-{0}: &{0} {{s3_uri: s3://bucket/{0}/}}\nchannels: {{{0}: {{<<: *{0}, input_mode: Pipe}}}}\n"
+    (folder / "team/anchors.yaml").write_text("base_name: b\n" + anchors.format("lower"))
+    (folder / "job.yaml").write_text("extends: [team/base.yaml, team/anchors.yaml]\n" + anchors.format("upper"))
+    request = launcher.plan(folder / "job.yaml", name="one").request
+    assert {each["ChannelName"]: each["InputMode"] for each in request["InputDataConfig"]} == {
+        "train": "File",
+        "lower": "Pipe",
+        "upper": "Pipe",
+    }
+
+
 def test_null_restores_the_default_of_a_choice(folder: Path) -> None:
     (folder / "job.yaml").write_text(
         "extends: team/base.yaml\ncode: {entry_point: a.py, argument_style: json, delivery: channel}\n"
