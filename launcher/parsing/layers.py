@@ -1,8 +1,7 @@
 """The layers of a spec: the team's files, those that it extends, the file itself, `--set`, and the values of `${VARIABLES}`.
 
 Later layers win: mappings are merged key by key, any other value is replaced. A channel with another `source` keeps the keys that
-the new kind has. Each value keeps its location, so that a
-problem is reported in the right file, or at the right `--set`.
+the new kind has. Each value keeps its location, so that a problem is reported in the right file, or at the right `--set`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the store and the account say about a channel's data: its inventory, the jobs that read it, a probe of its speed.
+"""What is there: a channel's inventory, its first samples and measurements of it, and what a folder holds for a first spec.
 
 Not here: what follows from that (`advice`), and whether a job can run (`account`).
 """
