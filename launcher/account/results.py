@@ -71,6 +71,7 @@ class Report:
 
     @property
     def problems(self) -> Sequence[Problem]:
+        """What the checks found, errors and warnings, in the order of the spec."""
         return in_file_order([problem for result in self.results for problem in result.problems])
 
     @property
@@ -80,6 +81,7 @@ class Report:
 
     @property
     def notes(self) -> Sequence[Note]:
+        """Facts worth knowing that are no problems, each with its place in the spec."""
         return [note for result in self.results for note in result.notes]
 
     @property
@@ -99,6 +101,7 @@ class Report:
         return [*lines, f"{len(self.results)} checks in {self.seconds:.1f} s: {summary}"]
 
     def as_data(self) -> dict[str, Any]:
+        """Return the report for `--json`."""
         return {
             "checks": [result.as_data() for result in self.results],
             "notes": [_as_data(note) for note in self.notes],

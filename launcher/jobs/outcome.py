@@ -81,6 +81,7 @@ class Outcome:
 
     @property
     def name(self) -> str:
+        """TrainingJobName."""
         return str(self.description["TrainingJobName"])
 
     @property
@@ -114,6 +115,7 @@ class Outcome:
 
     @property
     def region(self) -> str | None:
+        """The job's region; None for a local run."""
         parts = str(self.description.get("TrainingJobArn", "")).split(":")
         return parts[3] if len(parts) > 3 else None
 

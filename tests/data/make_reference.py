@@ -19,6 +19,7 @@ from launcher.rules.examples import details, examples
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
 _WIDTH = 100
+_PARAGRAPH = "\n\n"
 _OURS = ("launcher", "sagemaker_channels")
 
 
@@ -62,19 +63,18 @@ def _names(module: ModuleType, above: str = "") -> str:
 def _name(path: str, value: Any) -> str:
     parts = [f"## {path}", _signature(path.rpartition(".")[2], value), _as_markdown(inspect.getdoc(value) or "")]
     if inspect.isclass(value) and not issubclass(value, BaseException):
-        parts += [f"`.{name}`: {text}" for name, text in _members(value)]
+        parts += [f"`.{name}`: {' '.join(text.partition(_PARAGRAPH)[0].split())}" for name, text in members(value)]
     return "\n\n".join(filter(None, parts))
 
 
-def _members(value: type) -> Iterator[tuple[str, str]]:
-    """Yield the public methods and properties that a class of ours defines, with the first paragraph of each."""
+def members(value: type) -> Iterator[tuple[str, str]]:
+    """Yield the public methods and properties that a class of ours defines, each as it is called, with its docstring."""
     for name, member in inspect.getmembers(value):
         function = member.fget if isinstance(member, property) else member
-        is_ours = inspect.isfunction(function) and function.__module__.startswith(_OURS)
-        if function and not name.startswith("_") and is_ours and (text := inspect.getdoc(member)):
+        if not name.startswith("_") and inspect.isfunction(function) and function.__module__.startswith(_OURS):
             parameters = _parameters(inspect.signature(function))
             call = f"({', '.join(each for each in parameters if each != 'self')})" if function is member else ""
-            yield f"{name}{call}", " ".join(text.partition("\n\n")[0].split())
+            yield f"{name}{call}", inspect.getdoc(member) or ""
 
 
 def _signature(name: str, value: Any) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from datetime import date
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -16,12 +18,14 @@ import yaml
 
 import launcher
 import make_docs
+import sagemaker_channels
 from launcher import bundled, cli
 from launcher.reference import schema
 from launcher.reference.problem_codes import account_codes, all_codes, explanation
 from launcher.rules import RULES, find_problems
 from launcher.rules.codes import offline_codes, without_ignored
 from launcher.rules.examples import details, examples, laid_over_base
+from make_reference import members
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in make_docs.PAGES}
@@ -88,6 +92,16 @@ def test_every_yaml_block_plans(pages: list[str], tmp_path: Path) -> None:
 def plans(block: str) -> bool:
     """Return whether a block is a spec: not a comment alone, a request, a workflow or a configuration of pre-commit."""
     return not {"TrainingJobName", "jobs", "repos"} & set(yaml.safe_load(block) or ["jobs"])
+
+
+@pytest.mark.parametrize("module", [launcher, sagemaker_channels], ids=lambda module: module.__name__)
+def test_every_public_name_and_method_has_a_docstring(module: ModuleType) -> None:
+    """Their pages derive from it. Tests of the tables ask for the docstrings of rules, account checks and commands."""
+    public = {name: getattr(module, name) for name in module.__all__}
+    generated = [name for name, value in public.items() if (value.__doc__ or f"{name}(").startswith(f"{name}(")]
+    assert generated == [], "a class of data without a docstring has its signature as one"
+    classes = {name: value for name, value in public.items() if inspect.isclass(value)}
+    assert [(name, call) for name, value in classes.items() for call, text in members(value) if not text] == []
 
 
 def test_every_code_is_documented() -> None:
