@@ -56,8 +56,6 @@ def _in_lines() -> list[Row]:
 
 
 class Cause(NamedTuple):
-    """The likely cause of a failure."""
-
     code: str  # stable: `out-of-memory-gpu`
     cause: str
     remedy: str
@@ -65,7 +63,6 @@ class Cause(NamedTuple):
     rank: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        """Return the cause for `--json`; with host and rank if they are known."""
         place = ({"Host": self.host} if self.host else {}) | ({"Rank": int(self.rank)} if self.rank else {})
         return {"Code": self.code, "Cause": self.cause, "Remedy": self.remedy, **place}
 
@@ -203,7 +200,6 @@ class _Job:
         return found and self._placed(found, raised.host, raised.rank)
 
     def script_error(self, raised: Raised | None) -> Cause | None:
-        """Return the general cause, with the exception that ended the script."""
         code = next((found["code"] or found["code2"] for found in _EXIT.finditer(self._reason)), "")
         if raised is None and not code and "AlgorithmError" not in self._reason:
             return None

@@ -37,8 +37,6 @@ _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
 class View(NamedTuple):
-    """What is shown of a job while it is followed."""
-
     logs: bool = True  # if not, only its statuses
     selection: Selection = Selection()
     on_line: Callable[[Line], None] | None = None  # receives the lines instead of the console
@@ -52,10 +50,7 @@ def follow(
 ) -> Outcome:
     """Show a job until it has ended. Ctrl-C leaves the job running and returns an outcome with `exit_code` 130.
 
-    `service_job` is its ID if it is in a queue and that is known. Without a `view`, everything is shown.
-
-    Raises:
-        RefusedError: The job does not exist, or AWS refuses further calls.
+    `service_job` is its ID if it is in a queue and that is known. Without a `view`, everything is shown. Raises RefusedError.
     """
     view, named = view or View(), f"{name}{account.options}"
     following, interrupted = _Following(account, name, console, view, service_job), False
@@ -79,8 +74,7 @@ def follow(
 def look_at(account: Account, name: str, console: Console) -> Outcome:
     """Return a job's state now, with what the last lines of its hosts show: metrics, waits, the cause of a failure.
 
-    Raises:
-        RefusedError: There is no such job, or you are not allowed to ask AWS.
+    Raises RefusedError.
     """
     description = describe(account, name)
     lines = last_lines(account, description)
@@ -106,7 +100,6 @@ class ReadLines:
         self._colours: dict[str, str] = {}
 
     def show(self, line: Line) -> None:
-        """Print a line, and note what it says."""
         self._on_line(line)
         self.note(line)
 
@@ -141,7 +134,6 @@ class _Following:
         return str(self._description.get("TrainingJobStatus", ""))
 
     def to_the_end(self) -> None:
-        """Work in rounds until the job has ended and its last line has been shown."""
         while not self._described():
             time.sleep(_ROUND_SECONDS)
         check_host(self._view.selection.host, self._description)
@@ -163,7 +155,6 @@ class _Following:
         return Outcome(self._description, self.read.metrics.last, lines, interrupted, self.read.waits.worst())
 
     def _described(self) -> bool:
-        """Return whether AWS described the job."""
         found = tried(self._console.warn, describe, self._account, self._name, self._service_job)
         if found is not None:
             self._description = found

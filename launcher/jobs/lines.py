@@ -46,8 +46,6 @@ class Selection(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of a host's output."""
-
     timestamp: int  # milliseconds since 1970, UTC, as the host's log agent saw it
     host: str  # `algo-1`
     message: str
@@ -90,7 +88,7 @@ def host_names(description: Mapping[str, Any]) -> list[str]:
 
 
 def check_host(host: str | None, description: Mapping[str, Any]) -> None:
-    """Raise RefusedError if a described job has no such host."""
+    """Raise RefusedError if a described job has no such host; if its hosts are unknown, any may be one."""
     hosts = host_names(description)
     if host and hosts and host not in hosts:
         has = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"

@@ -27,14 +27,10 @@ _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in th
 
 
 def describe(account: Account, name: str, service_job: str = "") -> dict[str, Any]:
-    """Return DescribeTrainingJob's answer, with the job's secrets masked in its messages.
+    """Return DescribeTrainingJob's answer, with the job's secrets masked in its messages. Raises RefusedError.
 
     A job in a queue is described by its latest attempt's training job, or while it waits by its request, and has a `ServiceJob`.
     It is looked for in all queues, unless the ID of its service job is given.
-
-    Raises:
-        InputError: `name` is not a valid name.
-        RefusedError: There is no such job; the message suggests the nearest name.
     """
     if not _NAME.fullmatch(name):
         expected = "at most 63 letters, digits and '-'; `launch list` shows names"
@@ -187,7 +183,7 @@ def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:
 
 
 def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None]) -> list[dict[str, str]] | None:
-    """Return a job's tags without those of AWS; if the caller may not list them, warn and return None."""
+    """Return a job's tags without those of AWS; None, after a warning, if the caller may not list them."""
     is_known = "Tags" in job or "TrainingJobArn" not in job  # of a job that Search has found, or that waits in a queue
     pages = [job] if is_known else account.pages("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"])
     try:

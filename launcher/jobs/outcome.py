@@ -40,7 +40,6 @@ class Statuses:
         self._shown: dict[Any, str] = {}  # the message of each transition, which changes while the status stays
 
     def show(self, description: Mapping[str, Any]) -> None:
-        """Print new transitions and messages."""
         transitions = description.get("SecondaryStatusTransitions") or []
         for index, transition in enumerate(transitions):
             start, status = transition.get("StartTime"), transition["Status"]

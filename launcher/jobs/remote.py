@@ -44,18 +44,8 @@ _EXIT_CODE = re.compile(rb"(.*)EXIT_CODE: (-?\d+)\s*", re.DOTALL)
 def execute(account: Account, name: str, host: str, command: str, console: Console, *, to_stderr: bool = False) -> int:
     """Run a shell command in a host of a running job, or without one a shell on this terminal, and return its exit code.
 
-    Remote debugging is enabled first if it is not. A shell's own exit code is unknown: it counts as 0.
-
-    Args:
-        account: The account of the job.
-        name: The job's name.
-        host: The host, such as algo-1.
-        command: What a shell of the container runs; empty for an interactive session.
-        console: Where progress is reported.
-        to_stderr: Whether the command's output goes to stderr.
-
-    Raises:
-        RefusedError: The plugin is missing, the job cannot be entered, or the session ended without the exit code.
+    Remote debugging is enabled first if it is not. A shell's own exit code is unknown: it counts as 0. Raises RefusedError if the
+    plugin is missing, the job cannot be entered, or the session ended without the exit code.
     """
     if shutil.which(_PLUGIN) is None:
         raise RefusedError(f"{_PLUGIN} was not found, by which Systems Manager opens sessions; {_INSTALL}")

@@ -85,11 +85,8 @@ class Submitted:
 def submit(plan: Plan, account: Account, console: Console, *, again: bool = False) -> Submitted:
     """Upload the code and create the job; with `again`, a job of this name and request that exists is returned instead.
 
-    Raises:
-        SpecError: The team's files do not allow the account or region.
-        AccountError: AWS refuses the request, or the name is taken.
-        RefusedError: The job could not be created, or it is unknown whether it exists; the message says which.
-        AwsError: Another call failed before the job was created.
+    Raises SpecError if the team's files do not allow the account or region, AccountError if AWS refuses the request or the name is
+    taken, RefusedError if the job could not be created or that is unknown, and AwsError if an earlier call failed.
     """
     name = plan.request["TrainingJobName"]
     mask_settings(plan, account.mask)
@@ -225,7 +222,6 @@ def _name_taken(job: Mapping[str, Any], plan: Plan, account: Account) -> Account
 
 
 def locate_refusal(error: AwsError, plan: Plan) -> AccountError:
-    """Return the refusal as one problem with its place in the spec."""
     message = str(error)
     path = _refused_member(message, error.code, plan.masked_request())  # the account has masked AWS's message
     remedy = next((each for pattern, each in _REMEDIES.items() if re.search(pattern, message)), None)

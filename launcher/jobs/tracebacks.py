@@ -59,8 +59,6 @@ _BENIGN = re.compile(
 
 
 class Raised(NamedTuple):
-    """A printed exception."""
-
     name: str  # without its module
     text: str  # its line, and the next one if it ends in a colon; later ones may be another process's
     cause: Raised | None = None  # the exception after `from` in `raise ... from`

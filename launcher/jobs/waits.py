@@ -54,7 +54,6 @@ class ChannelWaits:
 
     @property
     def cause(self) -> str | None:
-        """What is waited for most, in words."""
         return _SOURCES.get(self.mode, self.mode) if self._part == "source" else _CAUSES.get(self._part or "")
 
     @property
@@ -110,7 +109,7 @@ class LoopWaits:
         self._channels: dict[str, ChannelWaits] = {}
 
     def note(self, text: str) -> None:
-        """Add a line of the log; lines that are no record are ignored."""
+        """Lines that are no record are ignored."""
         # The pattern costs a chatty job 10 times as much.
         if "waits channel=" not in text or (found := _LINE.search(searchable(text))) is None:
             return
