@@ -18,8 +18,6 @@ from sagemaker_channels import contract
 
 
 class Built(NamedTuple):
-    """The request of a spec before its code is added, and where each member of it is written."""
-
     request: dict[str, Any]
     origin: Origin
     image_error: ImageError | None = None
@@ -67,10 +65,7 @@ def _merged(request: dict[str, Any], more: dict[str, Any], path: SpecPath, origi
 
 
 def channel_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the environment variables with channel settings that SageMaker's config files lack.
-
-    These are an augmented manifest's attribute names, and the Pipes without a fixed order; sagemaker_channels reads them.
-    """
+    """Return what SageMaker's config files lack: augmented manifests' attribute names, and which Pipes have no fixed order."""
     known = {entry["ChannelName"]: entry for entry in entries}
     attributes = {name: names for name, entry in known.items() if (names := s3_source(entry).get("AttributeNames"))}
     pipes = {name: entry for name, entry in known.items() if entry.get("InputMode") == "Pipe"}

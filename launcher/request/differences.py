@@ -83,7 +83,6 @@ def as_text(value: Any) -> str:
 
 
 def _at(path: SpecPath, value: Any, absent: Any) -> Any:
-    """Return what is below a value at a path of `differences`."""
     for name in path:
         value = _by_name(value)
         value = value.get(name, absent) if isinstance(value, Mapping) else absent

@@ -36,12 +36,7 @@ class FoundRequest:
 def find_request(data: Mapping[str, Any], pick: str | None = None) -> FoundRequest:
     """Return the one request in `data`, in CreateTrainingJob's names, without nulls and without members of responses.
 
-    Args:
-        data: The request, or data around it.
-        pick: Which of several requests: its number, from 1, or its place.
-
-    Raises:
-        InputError: There is no request, or there are several and `pick` is not one of them.
+    `pick` chooses one of several, by its number, from 1, or its place. Raises InputError if no one request remains.
     """
     held, around = _unwrapped(data, pick)
     left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)

@@ -16,8 +16,6 @@ _OLDER = "older"  # than all versions of the table
 
 
 class Support(NamedTuple):
-    """One version of a framework."""
-
     framework: str
     """As in `image: {framework: pytorch}`."""
     version: str

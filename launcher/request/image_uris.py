@@ -60,15 +60,10 @@ class ImageError(ValueError):
 def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str | None) -> str:
     """Return the URI of AWS's training image for `wanted`, such as `{"framework": "pytorch", "version": "2.5.1"}`.
 
-    Args:
-        wanted: The keys of WANTED. `framework` (or `algorithm`, which is looked up in the same way) is required, and so is
-            `version` unless there is only one; `py_version` (`py311`) defaults to the newest; `base_framework_version`
-            (`pytorch2.5.1`) chooses among several that a Hugging Face version was built on.
-        region: Where the job runs.
-        instance_type: The type whose processor the image must support, such as `ml.g5.xlarge`; None if there is only one image.
-
-    Raises:
-        ImageError: No image is known. It names the key to correct and the nearest known name.
+    `wanted` has the keys of WANTED. `framework` (or `algorithm`, which is looked up in the same way) is required, and so is
+    `version` unless there is only one; `py_version` (`py311`) defaults to the newest; `base_framework_version` (`pytorch2.5.1`)
+    chooses among several that a Hugging Face version was built on. The image must support the processor of `instance_type`, which
+    can be None if there is only one image. Raises ImageError, which names the nearest known name.
     """
     name = _name(wanted)
     versions: dict[str, list[_Build]] = image_table()["images"][name]
@@ -127,21 +122,17 @@ def registry_domain(region: str) -> str:
 
 
 def is_of_aws(image: str) -> bool:
-    """Return whether an image is in one of the accounts of AWS's own images."""
     match = ECR.fullmatch(image)
     return match is not None and any(match[1] in accounts.values() for accounts in image_table()["registries"])
 
 
 @cache
 def image_table() -> dict[str, Any]:
-    """Return the content of images.json."""
     table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
 
 
 class KnownImage(NamedTuple):
-    """One image of images.json."""
-
     name: str  # of the framework or algorithm
     processor: str
     repository: str
@@ -166,7 +157,7 @@ def images() -> tuple[KnownImage, ...]:
 
 @cache
 def _algorithms() -> dict[tuple[str, str], str]:
-    """Return each built-in algorithm's name by account and repository."""
+    """Return the names by account and repository."""
     known = [each for each in images() if each.name in image_table()["algorithms"]]
     return {(account, each.repository): each.name for each in known for account in each.accounts.values()}
 

@@ -40,12 +40,10 @@ class InstanceType(NamedTuple):
 
     @property
     def is_accelerated(self) -> bool | None:
-        """Whether it has GPUs or other accelerators."""
         return None if self.accelerator is None else self.accelerator != ""
 
     @property
     def has_gpu(self) -> bool | None:
-        """Whether it has GPUs."""
         return None if self.accelerator is None else self.accelerator == "GPU"
 
 

@@ -30,7 +30,6 @@ def _shown(path: SpecPath, value: Any, place: SpecPath, variables: Variables) ->
 
 
 def with_members(request: Any, masked: MaskedMembers, path: SpecPath = ()) -> Any:
-    """Return a copy of the request that shows these texts."""
     if isinstance(request, dict):
         return {name: with_members(item, masked, (*path, name)) for name, item in request.items()}
     if isinstance(request, list):

@@ -39,5 +39,5 @@ def as_yaml(request: dict[str, Any]) -> str:
 
 
 def as_json(request: dict[str, Any]) -> str:
-    """Return the request as JSON, which `aws sagemaker create-training-job --cli-input-json` accepts."""
+    """Return what `aws sagemaker create-training-job --cli-input-json` accepts."""
     return json_text(request, indent=2) + "\n"

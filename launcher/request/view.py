@@ -29,13 +29,11 @@ _OF_GROUPS = "ResourceConfig.InstanceGroups."
 
 
 def s3_source(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the S3DataSource of an InputDataConfig entry; an empty one if it has none."""
     source: dict[str, Any] = entry.get("DataSource", {}).get("S3DataSource", {})
     return source
 
 
 def file_system_source(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the FileSystemDataSource of an InputDataConfig entry; an empty one if it has none."""
     source: dict[str, Any] = entry.get("DataSource", {}).get("FileSystemDataSource", {})
     return source
 
@@ -69,7 +67,6 @@ def leaves(value: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
 
 
 def with_source(entry: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return an InputDataConfig entry with other members in its data source."""
     ((kind, source),) = entry["DataSource"].items()
     return {**entry, "DataSource": {kind: {**source, **changes}}}
 
@@ -94,8 +91,6 @@ RULE_LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")  # member
 
 
 class Entry(NamedTuple):
-    """One InputDataConfig entry of a draft."""
-
     name: str
     request: Mapping[str, Any]
     job: Mapping[str, Any]
@@ -132,12 +127,10 @@ class Entry(NamedTuple):
 
     @property
     def is_file_system(self) -> bool:
-        """Whether it is stored on EFS or FSx rather than in S3."""
         return "FileSystemDataSource" in (self.get("DataSource") or {})
 
     @property
     def is_sharded(self) -> bool:
-        """Whether each host gets a shard of the objects."""
         return is_sharded(self.request)
 
     @property
@@ -208,7 +201,6 @@ class Draft:
         return found
 
     def entry(self, name: str) -> Entry | None:
-        """Return the channel of a name."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
     @cached_property
@@ -246,7 +238,6 @@ class Draft:
 
     @property
     def is_spot(self) -> bool:
-        """Whether it runs on spot instances."""
         return bool(self.get("EnableManagedSpotTraining"))
 
     @property
