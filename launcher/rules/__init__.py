@@ -46,13 +46,8 @@ def find_problems(
     """Return every problem of a spec that can be known offline: the service model's limits first, then the rules'.
 
     A rule that looks at something that is wrong already reports nothing: what it would find follows from the first error.
-
-    Args:
-        spec: The spec; of one with errors, what is left without them.
-        job_name: The job's whole name. One that is not made from the spec is `--name`, and its problems have its place.
-        unknown: Places of the spec that were left out because of their errors.
-        built: What `build_request` made of the spec, if it was called already.
-        today: The day to judge images by; without it, none is too old.
+    Problems of a `job_name` that is not made from the spec have the place of `--name`. `unknown` are the places of the spec that
+    were left out because of their errors. Without `today`, no image is too old.
     """
     given = job_name if job_name is not None and not isinstance(job_name, MadeName) else None
     request, origin, image_error = built or build_request(spec, given or "")

@@ -41,7 +41,6 @@ def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, .
 
 
 def not_ignored(code: str, why: str, spec: JobSpec) -> Problem:
-    """Return the problem of a code that cannot be ignored."""
     in_spec = code in (spec.ignore or ())
     location = spec.locate(("ignore",)) if in_spec else Location("--ignore", 1, 1, code)
     return Problem(("ignore",) if in_spec else (), f"{code!r} {why}", "ignore-code", location=location)

@@ -19,7 +19,6 @@ REQUIRED = "team-required"  # the code of a key that a team requires
 
 
 def team_problems(spec: JobSpec, origin: Origin) -> Iterator[Problem]:
-    """Yield a problem for each demand of the team's files that the spec, or its request of this origin, does not meet."""
     team = spec.team
     for path, given, at in team.locked:
         value, is_most = value_at(spec, path), path == MAX_COST and given is not None

@@ -36,7 +36,6 @@ class BuiltIn(NamedTuple):
 
     @property
     def channels(self) -> Sequence[str]:
-        """The channels that it is known to read."""
         return (*self.needs, *self.takes)
 
 
@@ -45,7 +44,6 @@ _NONE = BuiltIn(needs=())
 
 @cache
 def built_ins() -> dict[str, BuiltIn]:
-    """Return the requirements of each algorithm, from algorithms.yaml."""
     return {name: BuiltIn(**known) for name, known in read_table(__file__, "algorithms").items()}
 
 

@@ -97,5 +97,4 @@ def _has_algorithm(draft: Draft, entry: Entry) -> bool:
 
 
 def _not_piped(draft: Draft, member: str, value: str) -> list[Entry]:
-    """Return the channels in another mode than Pipe whose member has this value."""
     return [entry for entry in draft.entries if entry.mode not in ("Pipe", None) and entry.get(member) == value]

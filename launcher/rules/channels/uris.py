@@ -44,7 +44,6 @@ def bucket(uri: str) -> str:
 
 
 def object_key(uri: str) -> str:
-    """Return `key` of `s3://bucket/key`."""
     return uri.partition("://")[2].partition("/")[2]
 
 

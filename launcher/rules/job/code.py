@@ -69,7 +69,7 @@ def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
 
 def goes_by_toolkit(code: Code, entries: Any) -> bool:
     """Return whether the sagemaker-training toolkit in the image fetches the code, beside these InputDataConfig entries."""
-    return code.delivery == "submit_directory" or (code.delivery == "auto" and _are_all(entries))
+    return code.delivery == "submit_directory" or (code.delivery == "auto" and _fill_all_channels(entries))
 
 
 def code_by_toolkit(draft: Draft) -> Code | None:
@@ -79,8 +79,7 @@ def code_by_toolkit(draft: Draft) -> Code | None:
     return code if code is not None and goes_by_toolkit(code, entries) else None
 
 
-def _are_all(entries: Any) -> bool:
-    """Return whether entries use all of AWS's channels."""
+def _fill_all_channels(entries: Any) -> bool:
     return isinstance(entries, list) and len(entries) >= MAX_CHANNELS
 
 
@@ -88,7 +87,7 @@ def _are_all(entries: Any) -> bool:
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     """`delivery: channel` needs one of the 20 channels."""
     code = draft.spec.code
-    if code is not None and code.delivery == "channel" and _are_all(draft.get("InputDataConfig")):
+    if code is not None and code.delivery == "channel" and _fill_all_channels(draft.get("InputDataConfig")):
         message = f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory"
         yield ("code", "delivery"), message
 

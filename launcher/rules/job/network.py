@@ -49,7 +49,6 @@ def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
 
 
 def is_of_marketplace(draft: Draft) -> bool:
-    """Return whether the algorithm is known to be of AWS Marketplace."""
     return _account(draft.get("AlgorithmSpecification.AlgorithmName")) in _MARKETPLACE.values()
 
 

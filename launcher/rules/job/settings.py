@@ -159,7 +159,6 @@ def secrets_are_not_arguments(draft: Draft) -> Iterator[Mistake]:
 
 
 def _settings(draft: Draft) -> Iterator[tuple[SpecPath, str, str]]:
-    """Yield the path, name and value of each environment variable and hyperparameter."""
     for member in ("Environment", "HyperParameters"):
         for name, value in (draft.get(member) or {}).items():
             yield (member, name), name, str(value)
