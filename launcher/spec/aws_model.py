@@ -102,7 +102,6 @@ def _members(value: dict[str, Any], shape: dict[str, Any], path: SpecPath) -> It
 
 
 def _suggestion(name: str, known: dict[str, Any], path: SpecPath) -> str:
-    """Return what to do with an unknown member of a structure."""
     if not path and name == REQUEST:
         return "; it is the request itself: write its members in its place"
     if elsewhere := [place for place in _places().get(name, ()) if place != path]:

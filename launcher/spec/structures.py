@@ -27,7 +27,6 @@ _JSON_VALUES = ("ProfilingParameters",)  # maps whose values may be JSON
 
 @cache
 def structure(shape: str) -> Any:
-    """Return the class of a structure of the service model."""
     return create_model(shape, __base__=Section, **fields(shape))
 
 

@@ -15,8 +15,6 @@ OUTPUT: SpecPath = ("output_data_config", "s3_output_path")
 
 
 class Demand(NamedTuple):
-    """What a file demands of a key."""
-
     path: SpecPath
     value: Any
     at: Location

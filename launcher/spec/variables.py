@@ -31,6 +31,5 @@ class Variables:
         return mask.apply(text)
 
     def mask_problems(self, problems: Iterable[Problem]) -> Iterator[Problem]:
-        """Yield the problems with masked messages."""
         for problem in problems:
             yield problem._replace(message=self.masked(problem.message, problem.path))
