@@ -34,7 +34,6 @@ def ignorable() -> tuple[str, ...]:
 
 
 def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
-    """Return a problem for each code to ignore that no table has."""
     silent = {*(spec.ignore or ()), *ignore}
     others = silent.difference(offline_codes()) if silent else ()
     unknown = sorted({*others}.difference(account_codes())) if others else ()

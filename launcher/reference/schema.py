@@ -24,7 +24,6 @@ from launcher.spec.structures import OF_NO_MEMBERS, members
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema, JSON Schema 2020-12."""
     made = JobKeys.model_json_schema()
     made["description"] = JobSpec.__doc__
     properties, found = made["properties"], made.pop("$defs")
@@ -119,7 +118,6 @@ def _or_null(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_option(field: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a field that also allows `other`."""
     about = {key: value for key, value in field.items() if key in ("description", "default")}
     return {"anyOf": [{key: field[key] for key in field if key not in about}, other], **about}
 

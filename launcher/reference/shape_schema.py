@@ -15,7 +15,6 @@ from launcher.tables import read_table
 
 
 def number_limits(shape: dict[str, Any]) -> dict[str, Any]:
-    """Return the minimum and maximum of a number's shape."""
     bounds = {"minimum": shape.get("min"), "maximum": shape.get("max", LARGEST)}
     return {name: bound for name, bound in bounds.items() if bound is not None}
 
@@ -64,14 +63,11 @@ def unquoted(shape: dict[str, Any]) -> dict[str, Any]:
 def of_shape(
     name: str, definitions: dict[str, Any], *, keys: bool, member: str = "", whole: bool = False
 ) -> dict[str, Any]:
-    """Return the schema of a shape; those of structures are added to `definitions`.
+    """Return the schema of a shape; those of structures are added to `definitions`, `$defs` of the schema.
 
-    Args:
-        name: The shape's name.
-        definitions: `$defs` of the schema.
-        keys: Whether members are called as in a spec, where null gives the default, or as in the request, where null deletes one.
-        member: The member that has the shape, whose unit decides the type of a key.
-        whole: Whether required members have to be there: a list is replaced as a whole, so no other layer can add them.
+    With `keys`, members are called as in a spec, where null gives the default, else as in the request, where null deletes one. The
+    unit of `member`, which has the shape, decides the type of a key. With `whole`, required members have to be there: a list is
+    replaced as a whole, so no other layer can add them.
     """
     shape = shapes()[name]
     match shape["type"]:
