@@ -200,7 +200,6 @@ def _of_other_source(upper: dict[str, Any], lower: dict[str, Any], path: SpecPat
 
 
 def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
-    """Return whether a path is one of these places, or below one of them."""
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
@@ -237,7 +236,7 @@ def steps_of(name: str) -> SpecPath:
 
 
 def _steps(name: str, place: Location) -> SpecPath:
-    """Return the path of a `--set`. Raises SpecError."""
+    """Raises SpecError."""
     steps = steps_of(name)
     if not steps:
         raise _refused((), place, "is not path=value, such as resource_config.instance_count=2")

@@ -57,7 +57,7 @@ def lines_of(source: str | bytes) -> list[str]:
 
 
 def refused(file: str, place: tuple[int, int], message: str, code: str, lines: Sequence[str] = ()) -> SpecError:
-    """Return the error for one problem at a line and column of a text with these lines."""
+    """Return the error for one problem; `place` is a line and a column."""
     line, column = place
     quoted = lines[line - 1] if 0 < line <= len(lines) else ""
     if code == "yaml-syntax":

@@ -49,7 +49,6 @@ class Tree:
     below: dict[SpecPath, Location] = field(default_factory=dict)  # texts that begin on a line below their key
 
     def location(self, place: _Place) -> Location:
-        """Return the location of a line and column of this document."""
         line, column = place
         return Location(self.file, line, column, self.lines[line - 1] if line <= len(self.lines) else "")
 
@@ -68,7 +67,6 @@ class Tree:
         return refused(self.file, place, message, code, self.lines)
 
     def empty(self) -> SpecError:
-        """Return the error for a document without a value."""
         return self.refused((1, 1), "is empty; `launch --example s3-file` prints a spec to start from", "yaml-empty")
 
 

@@ -141,7 +141,6 @@ def _section_name(path: SpecPath) -> str:
 
 
 def _known_keys(path: SpecPath, value: Mapping[str, Any]) -> list[str]:
-    """Return the keys that the mapping at `path` may have."""
     model: type[Section] | None = JobSpec
     if path[:1] == ("channels",):
         channel = value["channels"][path[1]]
