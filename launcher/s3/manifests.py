@@ -21,9 +21,8 @@ _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
 def read_manifest(read: Callable[[S3Location], Stream], uri: str) -> tuple[S3Location, Iterator[str]]:
     """Return the prefix of a ManifestFile, and an iterator over the entries that continue it to whole keys.
 
-    Raises:
-        RefusedError: The object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`. The iterator
-            raises it as well, for a wrong entry.
+    Raises RefusedError if it cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`; so does the iterator for
+    a wrong entry.
     """
     content = b"".join(read(parse_s3_uri(uri)))
     try:
@@ -70,9 +69,7 @@ class AugmentedManifest:
     ) -> None:
         """Read the manifest and check that each line has every attribute; of a `sample`, only so many lines, evenly spaced.
 
-        Raises:
-            RefusedError: A line is not a JSON object, lacks an attribute, or has a reference that is not an S3 URI; or there are
-                no lines or no names.
+        Raises RefusedError if a line does not, if a reference is not an S3 URI, or if there are no lines or no names.
         """
         if not names:
             raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which select the values to send")

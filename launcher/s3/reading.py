@@ -11,7 +11,6 @@ CHUNK = 1 << 19  # bytes; large enough that Python's cost per chunk does not sho
 
 
 def as_file(chunks: Iterator[bytes]) -> BufferedReader:
-    """Return a file to read chunks from."""
     return BufferedReader(_Raw(chunks), CHUNK)
 
 

@@ -33,8 +33,7 @@ def is_clutter(key: str) -> bool:
 def parse_s3_uri(uri: str) -> S3Location:
     """Return bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API accepts as well.
 
-    Raises:
-        RefusedError: It is neither.
+    Raises RefusedError for other texts.
     """
     scheme, separator, rest = uri.partition("://")
     host, _, key = rest.partition("/")

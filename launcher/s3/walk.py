@@ -38,18 +38,9 @@ def walk(
 ) -> Iterator[tuple[str, str]]:
     """Yield key and path of every file below the folder `bucket` whose key begins with `prefix` and is at least `low`.
 
-    Links are followed, except in a circle.
-
-    Args:
-        bucket: The folder.
-        prefix: The beginning of the keys.
-        low: The smallest key.
-        hidden: Keys to leave out.
-        one_each: Whether one key is enough of each folder after the prefix.
-        on_omitted: Called with a message about each folder with entries that cannot have a key.
-
-    Raises:
-        PermissionError: A folder cannot be read; a listing without its keys would look complete.
+    Links are followed, except in a circle. The keys in `hidden` are left out. With `one_each`, one key is enough of each folder
+    after the prefix. `on_omitted` is called with a message about each folder with entries that cannot have a key. Raises
+    PermissionError if a folder cannot be read, since a listing without its keys would look complete.
     """
 
     def below(base: str, low: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, str]]:
