@@ -14,7 +14,6 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
     numbers = [signal.SIGINT, signal.SIGTERM]
     if sys.platform != "win32":
         numbers.append(signal.SIGHUP)

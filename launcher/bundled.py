@@ -32,7 +32,6 @@ SKILL = _INSTALLED_SKILL if _INSTALLED_SKILL.is_file() else _SKILL
 
 
 def spec_names() -> tuple[str, ...]:
-    """Return the specs' names, sorted."""
     return tuple(sorted(file.stem for file in _SPECS.glob(f"*{_ENDING}")))
 
 

@@ -189,7 +189,6 @@ def print_line(text: str, colour: str | None = None, *, keep_colours: bool = Fal
 
 
 def show_error(message: str) -> None:
-    """Print the message of the error that ends a command."""
     _say_severe("error", message, "launch")
 
 
@@ -200,7 +199,6 @@ def _say_severe(severity: str, message: str, title: str, at: Location | None = N
 
 
 def in_actions() -> bool:
-    """Return whether this process is a step of GitHub Actions."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 

@@ -54,8 +54,7 @@ class _Digit(NamedTuple):
 def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
     """Make the data in `directory`; return False if it exists already. The same `split` makes the same images.
 
-    Raises:
-        RefusedError: The directory contains other files, or scikit-learn or Pillow is not installed.
+    Raises RefusedError if the directory contains other files, or scikit-learn or Pillow is not installed.
     """
     note = f"Made by python -m launcher.demo, images of train, validation, test: {split}. May be deleted.\n"
     if directory.exists() and any(directory.iterdir()):
@@ -123,7 +122,6 @@ def _write_list(root: Path, name: str, digits: Sequence[_Digit]) -> None:
 
 
 def _write_other_forms(root: Path, train: Sequence[_Digit]) -> None:
-    """Write the training images as shards, lines and manifests."""
     for kind in ("tar", "recordio", "lines", "csv"):
         (root / f"train-{kind}").mkdir()
     for number, start in enumerate(range(0, len(train), SHARD)):

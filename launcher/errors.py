@@ -75,12 +75,10 @@ def dotted(path: SpecPath) -> str:
 
 
 def in_file_order(problems: list[Problem]) -> list[Problem]:
-    """Return the problems by file, line and column."""
     return sorted(problems, key=lambda problem: place_order(problem.location))
 
 
 def place_order(location: Location | None) -> tuple[str, int, int]:
-    """Return the key to sort locations by."""
     return (location.file, location.line, location.column) if location else ("", 0, 0)
 
 
@@ -106,7 +104,7 @@ def limit_problems(problems: Sequence[Problem], left_out: int = 0) -> list[Probl
 
 
 def first_names(names: Iterable[str], most: int = 5) -> str:
-    """Return the first names, and how many more there are."""
+    """Return `a, b, c, d, e and 1,203 more`."""
     names = list(names)
     return ", ".join(names[:most]) + f" and {len(names) - most:,} more" * (len(names) > most)
 

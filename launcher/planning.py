@@ -125,7 +125,6 @@ def make_plan(
 
 
 def _missing_files(code: Code, archive: CodeArchive) -> Iterator[Problem]:
-    """Yield a problem for each file that the spec names and the archive lacks."""
     names = archive.names()
     ours = f"{contract.BUNDLE_DIR}/"
     for key in ("entry_point", "requirements"):
@@ -157,7 +156,6 @@ def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -
 
 
 def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[Problem]:
-    """Yield warnings about files that are sent with the code."""
     # The toolkit installs it itself, and a shell script has to in any case.
     by_toolkit, is_shell = goes_by_toolkit(code, request.get("InputDataConfig")), str(code.entry_point).endswith(".sh")
     installs = by_toolkit or is_shell or code.requirements is not None
