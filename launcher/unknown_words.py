@@ -82,5 +82,4 @@ def no_such_option(error: click.NoSuchOption) -> str:
 
 
 def options_of(command: click.Command) -> set[str]:
-    """Return the options of a command, as a user writes them."""
     return {option for each in command.params for option in each.opts}

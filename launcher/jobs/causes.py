@@ -181,7 +181,6 @@ class _Job:
         return None
 
     def in_log(self, table: Iterable[Row], lines: Sequence[Line]) -> Cause | None:
-        """Return the first row that matches lines, with the host and rank that wrote them."""
         text = _joined(lines)
         for row in table:
             if found := self._search(row, text):

@@ -37,8 +37,6 @@ _END_THREADS = 8
 
 
 class Selection(NamedTuple):
-    """Which of a job's lines are shown."""
-
     since: int | None = None  # milliseconds since 1970, inclusive
     until: int | None = None  # exclusive; without it, reading a running job's stream may never end
     host: str | None = None  # `algo-2`

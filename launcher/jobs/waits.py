@@ -103,8 +103,6 @@ class ChannelWaits:
 
 
 class LoopWaits:
-    """The waits of a job's channels, collected line by line."""
-
     def __init__(self) -> None:
         self._channels: dict[str, ChannelWaits] = {}
 
@@ -154,5 +152,4 @@ def in_words(line: str) -> str:
 
 
 def as_data(waits: tuple[ChannelWaits, ...]) -> Mapping[str, Any]:
-    """Return the member of a JSON report; empty without waits."""
     return {"Waits": {each.channel: each.as_data() for each in waits}} if waits else {}

@@ -233,7 +233,7 @@ def _plain(node: _Node, path: SpecPath, tree: Tree, left: Iterator[int], depth: 
             if merged is not None:
                 tree.report(path, "<< is written twice; write one, <<: [*one, *two]", "duplicate-key", key.place)
             merged = {**_merged(item, path, tree, left, depth + 1), **(merged or {})}
-        elif wrong := _wrong_key(key, item):
+        elif wrong := _why_no_key(key, item):
             tree.report(path, wrong, "yaml-key", key.place)
         else:
             name = str(key.value)
@@ -249,8 +249,7 @@ def _plain(node: _Node, path: SpecPath, tree: Tree, left: Iterator[int], depth: 
     return {**(merged or {}), **values}
 
 
-def _wrong_key(key: _Node, item: _Node) -> str | None:
-    """Return why a node cannot be a key."""
+def _why_no_key(key: _Node, item: _Node) -> str | None:
     if key.kind != "scalar":
         return f"a {'list' if key.kind == 'sequence' else key.kind} cannot be a key; write a name"
     if key.value is None:

@@ -80,8 +80,7 @@ def _depth(line: str) -> int:
     return found.end() if found else 0
 
 
-def _above(number: int, lines: list[str]) -> str:
-    """Return the nearest line above `number` that is not blank."""
+def _line_above(number: int, lines: list[str]) -> str:
     return next((line for line in reversed(lines[: number - 1]) if line.strip()), "")
 
 
@@ -93,7 +92,7 @@ def _second_colon(at: _Position, lines: list[str]) -> tuple[_Position, str]:
         return at, f"has a ': ' within a text; put the whole text in quotes{_smart(line)}"
     if (number := _line_without_colon(at[0], lines)) is not None:
         return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
-    if _depth(_above(at[0], lines)) < _depth(line):
+    if _depth(_line_above(at[0], lines)) < _depth(line):
         return at, "is indented deeper than the line above, which has a value already; align the two"
     return at, "has a ':' that YAML does not allow here; put the text in quotes, and check the indentation"
 
@@ -114,7 +113,6 @@ def _line_without_colon(number: int, lines: list[str]) -> int | None:
 
 
 def _without_colon(number: int, lines: list[str]) -> str:
-    """Return what is missing from a line that should be `key: value`."""
     line = re.sub(_COMMENT, "", lines[number - 1])
     if "：" in line:
         return "has the wide colon '：', U+FF1A, which is not a colon to YAML; write ': '"
@@ -124,7 +122,7 @@ def _without_colon(number: int, lines: list[str]) -> str:
         return f"has no space after its ':'; write `{missing[1]}: {missing[2].strip()}`"
     if equals := re.match(r"\s*(?:- +)*([\w.-]{1,60}) *=", line):
         return f"has '=' instead of ': '; write `{equals[1]}: ` and the value"
-    if re.search(_BLOCK_TEXT, _above(number, lines)):
+    if re.search(_BLOCK_TEXT, _line_above(number, lines)):
         return "is not part of the text above; indent the lines below | or > deeper than their key"
     return f"has no ': ' between key and value; write `key: value`, with a space{_smart(line)}"
 
@@ -148,7 +146,6 @@ def _in_brackets(context: str, at: _Position, begun: _Position, lines: list[str]
 
 
 def _out_of_line(context: str, problem: str, at: _Position, lines: list[str]) -> tuple[_Position, str]:
-    """Explain a line that does not belong to the mappings and lists above it."""
     line = lines[at[0] - 1]
     character, before = line[at[1] - 1 : at[1]], line[: at[1] - 1].rstrip()
     if not before:

@@ -78,7 +78,6 @@ def _by_name(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as JSON; a masked one as it is."""
     return HIDDEN if value == HIDDEN else json_text(value, default=str)
 
 

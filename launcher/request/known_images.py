@@ -40,7 +40,6 @@ def known_accounts() -> set[str]:
 
 
 def accounts_of(repository: str, region: str) -> set[str]:
-    """Return AWS's accounts that have a repository for training in a region; empty if none is known."""
     known = [each.accounts for each in images() if each.repository == repository]
     return {accounts[region] for accounts in known if region in accounts}
 

@@ -135,7 +135,6 @@ class Entry(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """The MIME type in lower case without its parameters; empty if there is none."""
         return media_type(self.get("ContentType"))
 
 
@@ -205,7 +204,6 @@ class Draft:
 
     @cached_property
     def groups(self) -> Sequence[Mapping[str, Any]]:
-        """The instance groups of a heterogeneous cluster; none is no group."""
         return self.get("ResourceConfig.InstanceGroups") or ()
 
     @cached_property
@@ -242,7 +240,6 @@ class Draft:
 
     @property
     def image(self) -> str:
-        """The training image's URI; empty if there is none."""
         return self.get("AlgorithmSpecification.TrainingImage") or ""
 
     @cached_property

@@ -157,6 +157,5 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as messages quote it."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -73,7 +73,6 @@ def goes_by_toolkit(code: Code, entries: Any) -> bool:
 
 
 def code_by_toolkit(draft: Draft) -> Code | None:
-    """Return the code if it has no channel."""
     code = draft.spec.code
     entries = draft.get("InputDataConfig") if code is not None and code.delivery == "auto" else None
     return code if code is not None and goes_by_toolkit(code, entries) else None
