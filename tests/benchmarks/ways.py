@@ -20,7 +20,6 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ SAVED_BYTES = 400_000_000
 # Systems that are no way to read samples: what they are, how to see them work, and the figure if it is not measured here.
 OTHERS: Mapping[int, tuple[str, str, str]] = {
     6: ("mixed sources in one job", f"`launch channel_specs/{MIXED}.yaml --local --data DIR`", ""),
-    9: ("S3 Connector, checkpoints", "`save_checkpoint`, `load_checkpoint`", ""),
+    9: ("S3 Connector, checkpoints", "`Checkpoints`", ""),
     11: ("S3-compatible stores", "`AWS_ENDPOINT_URL`", "every figure by `s3` here: the store is such a server"),
     17: (
         "; ".join(REMOVED),
@@ -166,16 +165,20 @@ def checkpoints(folder: Path, rounds: int) -> str:
     """Save and load a checkpoint in S3, and return how fast."""
     import torch  # only measuring needs it
 
-    from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
+    from sagemaker_channels import Checkpoints
 
     (folder / "s3/bucket").mkdir(parents=True)
-    place, model = "s3://bucket/model.pt", {"weight": torch.rand(SAVED_BYTES // 4)}
+    model = torch.nn.Linear(SAVED_BYTES // 4, 1, bias=False)
+    with far_store(folder, 0.0), Checkpoints("s3://bucket", keep=1) as checkpoints:
 
-    def load() -> None:
-        load_checkpoint(place)
+        def save() -> None:
+            checkpoints.save(1, model=model)
+            checkpoints.wait()
 
-    with far_store(folder, 0.0):
-        found = interleaved({"saved": partial(save_checkpoint, model, place), "loaded": load}, rounds)
+        def load() -> None:
+            checkpoints.load(model=model)
+
+        found = interleaved({"saved": save, "loaded": load}, rounds)
     return ", ".join(f"{SAVED_BYTES / 1e6 / statistics.median(each):,.0f} MB/s {name}" for name, each in found.items())
 
 

@@ -23,7 +23,6 @@ from sagemaker_channels import (
     load_environment,
     open_channel,
 )
-from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.samples.lst import read_lst
@@ -167,14 +166,6 @@ def test_damaged_state_is_refused(environment: Environment, damage: dict[str, An
     for reader in (open_channel("lines", environment=environment), dataset, ThreadLoader(dataset, 2)):
         with pytest.raises(ChannelError, match=r"^the state is damaged; restart the epoch"):
             reader.load_state_dict(state)
-
-
-@pytest.mark.parametrize("place", ["s3://", "s3://bucket", "s3://bucket/", "s3:///key"])
-def test_s3_checkpoint_without_bucket_or_key_is_refused(place: str) -> None:
-    with pytest.raises(ValueError, match=f"^{place} is not a place for a checkpoint; give a file or s3://bucket/key$"):
-        save_checkpoint({}, place)
-    with pytest.raises(ValueError, match=f"^{place} is not a place for a checkpoint; give a file or s3://bucket/key$"):
-        load_checkpoint(place)
 
 
 def connector(root: Path, s3_uri: str) -> Environment:

@@ -64,12 +64,9 @@ class Folder:
                 stream.flush()
                 os.fsync(stream.fileno())
             unfinished.replace(file)
-        except (OSError, RuntimeError) as error:
-            cause = error if isinstance(error, OSError) else error.__context__  # torch raises its own RuntimeError.
-            if not isinstance(cause, OSError):
-                raise
-            reason, remedy = cause.strerror, "give a folder that this job may write, or an s3:// URI"
-            if cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        except OSError as error:
+            reason, remedy = error.strerror, "give a folder that this job may write, or an s3:// URI"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 written, free = unfinished.stat().st_size, shutil.disk_usage(file.parent).free
                 reason = f"the disk is full after {written:,} bytes of it, and {free:,} are free"
                 remedy = "make room, keep fewer checkpoints, or save to a larger disk or to an s3:// URI"

@@ -164,14 +164,9 @@ def upload(bucket: str, key: str, write: Callable[[Any], object], gbps: float = 
 
     def attempt() -> None:
         writer = _client(None, gbps).put_object(bucket, key)
-        try:
-            write(_Upload(writer, silence, given_up))
-            if given_up.is_set():
-                raise ChannelError(f"s3://{bucket}/{key}: its upload was given up")
-        except BaseException as error:
-            if isinstance(error.__context__, connector_client.s3_error()):
-                raise error.__context__ from error  # torch raises its own error instead.
-            raise
+        write(_Upload(writer, silence, given_up))
+        if given_up.is_set():
+            raise ChannelError(f"s3://{bucket}/{key}: its upload was given up")
         writer.close()
 
     try:

@@ -12,7 +12,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.rules.examples import laid_over_base
-from sagemaker_channels import checkpoint
+from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.sources import s3_client, s3_owners, s3_pages, silence
 from sagemaker_channels.sources.connector_client import place
@@ -34,19 +34,21 @@ def bucket(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_checkpoints_are_not_sent_to_a_bucket_of_another_account(aws: StandIn, bucket: str) -> None:
-    checkpoint.save_checkpoint({"epoch": 1}, f"s3://{bucket}/first.pt")
-    assert checkpoint.load_checkpoint(f"s3://{bucket}/first.pt") == {"epoch": 1}
+    place = place_of(f"s3://{bucket}")
+    place.write("first", lambda stream: stream.write(b"1"))
+    with place.open("first") as file:
+        assert file.read(1) == b"1"
     aws.order("s3/bucket", name=bucket, owner=OTHER)
     s3_owners._why_unchecked.cache_clear()
     for use in (
-        lambda: checkpoint.save_checkpoint({}, f"s3://{bucket}/second.pt"),
-        lambda: checkpoint.load_checkpoint(f"s3://{bucket}/first.pt"),
-        lambda: s3_client.delete(bucket, "first.pt"),
-        lambda: s3_client.content(bucket, "first.pt"),
+        lambda: place.write("second", lambda stream: stream.write(b"2")),
+        lambda: place.open("first").__enter__(),
+        lambda: place.remove("first"),
+        lambda: place.content("first"),
     ):
         with pytest.raises(ChannelError, match=f"s3://mine does not belong to account {ACCOUNT}; .* bucket_owners: "):
             use()
-    assert [found["Key"] for found in aws.client("s3").list_objects_v2(Bucket=bucket)["Contents"]] == ["first.pt"]
+    assert [found["Key"] for found in aws.client("s3").list_objects_v2(Bucket=bucket)["Contents"]] == ["first"]
 
 
 def test_owner_is_asked_for_once_per_process(aws: StandIn, bucket: str) -> None:
