@@ -121,7 +121,7 @@ class Checkpoints:
             index[LOADER] = parts[LOADER].state_dict()
         if self._rank == 0:
             index["states"] = states
-        file = f"{name}/rank-{self._rank}-of-{self._size}.pt"
+        file = f"{name}/rank-{self._rank}-of-{self._size}.zip"
         self._writer.start(self._text, file, [*records, (files.INDEX, state.packed(index))], **self._expired)
         self._pending = step, name
 

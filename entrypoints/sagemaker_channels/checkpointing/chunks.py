@@ -14,7 +14,6 @@ process that needs a process group, or in a thread of the training, which could 
 from __future__ import annotations
 
 import ctypes
-import pickle
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,7 +34,7 @@ from sagemaker_channels.checkpointing.place import Bucket, Folder
 
 _ALIGNMENT = 64  # bytes; of each tensor in the memory
 
-Record = tuple[str, bytes | tuple[int, int]]  # name and content, or where that begins and ends in the memory
+Record = tuple[str, tuple[int, int]]  # its number as a name, and where it begins and ends in the memory
 
 
 class Chunks:
@@ -60,43 +59,20 @@ class Chunks:
             self._lay_out()
             self._forms = forms
         chunks: list[Any] = [planner.resolve_data(item) for item in self._items]
-        places = [content for _, content in self._records if isinstance(content, tuple)]
-        target = memory(places[-1][1] if places else 0)
-        for tensor, (start, end) in zip(chunks, places, strict=True):
+        target = memory(self._records[-1][1][1] if self._records else 0)
+        for tensor, (_, (start, end)) in zip(chunks, self._records, strict=True):
             _copy(tensor, target, start, end)
         return self._records
 
     def _lay_out(self) -> None:
         """Decide where each chunk is in the memory and in the file."""
-        state: dict[str, dict[str, torch.Tensor]] = {}
-        self.index, records, start = [], _Records(), 0
-        for item in self._items:
+        self.index, self._records, end = [], [], 0
+        for number, item in enumerate(self._items):
             chunk, properties = item.tensor_data.chunk, item.tensor_data.properties
-            part, _, name = item.index.fqn.partition(".")
-            # Not the tensor itself, but one with memory of its own, on the CPU. None of it is used.
-            state.setdefault(part, {})[name] = torch.empty(chunk.sizes, dtype=properties.dtype)
-            self.index.append([item.index.fqn, list(chunk.offsets), list(chunk.sizes)])
-        torch.serialization._save(state, records, pickle, 2, False)  # type: ignore[no-untyped-call]
-        # By number: torch 2.5 writes data/10 before data/2.
-        records.sort(key=lambda each: int(each[0][5:]) if isinstance(each[1], torch.UntypedStorage) else -1)
-        self._records = [("checkpoint/version", b"3\n")]
-        numbers = iter(self.index)
-        for name, content in records:
-            record = f"checkpoint/{name}"
-            if isinstance(content, torch.UntypedStorage):
-                next(numbers).append(record)
-                start = -(-start // _ALIGNMENT) * _ALIGNMENT
-                self._records.append((record, (start, start := start + content.nbytes())))
-            else:
-                self._records.append((record, content.encode() if isinstance(content, str) else content))
-
-
-class _Records(list[tuple[str, Any]]):
-    """What torch.save writes to its file, in place of that."""
-
-    def write_record(self, name: str, content: Any, size: int) -> None:
-        """Keep a record: bytes, a text, or the memory of a tensor."""
-        self.append((name, content))
+            self.index.append([item.index.fqn, list(chunk.offsets), list(chunk.sizes), str(number)])
+            start = -(-end // _ALIGNMENT) * _ALIGNMENT
+            end = start + chunk.sizes.numel() * properties.dtype.itemsize
+            self._records.append((str(number), (start, end)))
 
 
 def read(

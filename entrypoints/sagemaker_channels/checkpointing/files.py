@@ -1,12 +1,12 @@
 """The files of checkpoints: one of each rank. A checkpoint exists if it has all of them, as their names say.
 
-    step-0000000500-20261126T190508123456/rank-3-of-8.pt     step and time, rank, number of ranks
+    step-0000000500-20261126T190508123456/rank-3-of-8.zip     step and time, rank, number of ranks
 
 So nothing has to be written last: neither a process that is killed nor SageMaker, which copies the files of /opt/ml/checkpoints in
 any order, makes a checkpoint of what is incomplete. A name is never used twice, so files of two saves do not mix.
 
-A file is a zip archive as torch.save writes it, so `torch.load` reads the rank's tensors from it. Each tensor is a record with a
-CRC-32, which torch ignores and Python's zipfile checks, and one more record is the index.
+A file is a zip archive. Each chunk of a tensor is a numbered record with a CRC-32, which zipfile checks, and one more record is the
+index.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.sources.silence import warn, warn_once
 
-INDEX = "checkpoint/index.pt"
+INDEX = "index.pt"
 _PIECE_BYTES = 8 << 20  # the S3 client copies each piece
 _NAME = re.compile(r"step-(\d{10,})-\d{8}T\d{12}")
-_FILE = re.compile(r"rank-(\d+)-of-([1-9]\d*)\.pt")
+_FILE = re.compile(r"rank-(\d+)-of-([1-9]\d*)\.zip")
 
 
 @dataclass(frozen=True)

@@ -48,22 +48,6 @@ def test_state_that_cannot_be_loaded_is_refused_when_it_is_saved(tmp_path: Path)
         checkpoints.save(1, odd=Odd())
 
 
-def test_torch_loads_a_file(place: str, tmp_path: Path) -> None:
-    """Without this project: `weights_only`, as a module's and an optimizer's state_dict have them."""
-    of = parts()
-    losses(of)
-    with Checkpoints(place) as checkpoints:
-        checkpoints.save(1, **of)
-    (file,) = tmp_path.rglob("rank-0-of-1.pt")
-    for mapped in (False, True):
-        state = torch.load(file, weights_only=True, mmap=mapped)
-        other = parts(seed=1)
-        other["model"].load_state_dict(state["model"])
-        assert all(torch.equal(value, of["model"].state_dict()[name]) for name, value in state["model"].items())
-        average = of["optimizer"].state[of["model"][0].weight]["exp_avg"]
-        assert torch.equal(state["optimizer"]["state.0.weight.exp_avg"], average)
-
-
 def test_tensors_whose_names_are_the_same_are_refused(tmp_path: Path) -> None:
     class Odd:
         def state_dict(self) -> Any:

@@ -165,7 +165,7 @@ def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str,
     saved = results(run(tmp_path, 4, "save", kind, place))
     assert Checkpoints(place).latest() == 3
     files = sorted(
-        re.sub(r"-2.*T.*/(.*)\.pt", r"/\1", str(file.relative_to(place))) for file in Path(place).rglob("*/*")
+        re.sub(r"-2.*T.*/(.*)\.zip", r"/\1", str(file.relative_to(place))) for file in Path(place).rglob("*/*")
     )
     assert files == [f"step-{step:010}/rank-{rank}-of-4" for step in (2, 3) for rank in range(4)]
     assert results(run(tmp_path, 4, "all", kind, place)) == saved
@@ -195,7 +195,7 @@ def test_failure_of_one_rank_is_raised_on_all_and_its_own_error_ends_it(tmp_path
     lines = done.stdout.splitlines()
     assert len(lines) == 2 and len(set(lines)) == 1
     assert re.fullmatch(
-        r"the checkpoint of step 1 was not saved: rank 1: .*/rank-1-of-2\.pt cannot be written: Not a directory; .*",
+        r"the checkpoint of step 1 was not saved: rank 1: .*/rank-1-of-2\.zip cannot be written: Not a directory; .*",
         lines[0],
     )
     assert Checkpoints(str(tmp_path / "checkpoints")).latest() is None

@@ -113,10 +113,10 @@ def test_checkpoints_that_nothing_keeps_are_announced_once(
 
 
 def damage(folder: Path, how: str) -> None:
-    file = folder / "rank-0-of-1.pt"
+    file = folder / "rank-0-of-1.zip"
     content = file.read_bytes()
     if how == "a missing file":
-        file.rename(folder / "rank-0-of-2.pt")
+        file.rename(folder / "rank-0-of-2.zip")
     elif how == "no file":
         file.rename(folder / f".{file.name}.123.unfinished")
     elif how == "half a file":
@@ -125,7 +125,7 @@ def damage(folder: Path, how: str) -> None:
         file.write_bytes(bytes(len(content)))
     elif how == "a changed tensor":
         with zipfile.ZipFile(file) as archive:
-            first = archive.getinfo("checkpoint/data/0")
+            first = archive.getinfo("0")
         at = first.header_offset + 30 + len(first.filename)  # the first byte after the header
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     else:
@@ -143,9 +143,9 @@ def damage(folder: Path, how: str) -> None:
     [
         ("no file", "the file of rank 0 is missing, so its save did not end"),
         ("a missing file", "the file of rank 1 is missing, so its save did not end"),
-        ("half a file", "rank-0-of-1.pt was changed or damaged: File is not a zip file"),
-        ("another file", "rank-0-of-1.pt was changed or damaged: File is not a zip file"),
-        ("a changed tensor", "rank-0-of-1.pt was changed or damaged: Bad CRC-32 for file 'checkpoint/data/0'"),
+        ("half a file", "rank-0-of-1.zip was changed or damaged: File is not a zip file"),
+        ("another file", "rank-0-of-1.zip was changed or damaged: File is not a zip file"),
+        ("a changed tensor", "rank-0-of-1.zip was changed or damaged: Bad CRC-32 for file '0'"),
         ("another format", "its format is 1, and this version of sagemaker_channels reads 3"),
         ("code", "it has more than tensors, numbers, texts and containers, and loading it could run code: "),
     ],
@@ -219,7 +219,7 @@ def test_folder_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> No
     checkpoints = Checkpoints(tmp_path / "file/checkpoints")
     checkpoints.save(1, **parts())
     with pytest.raises(
-        ChannelError, match=r"rank-0-of-1\.pt cannot be written: Not a directory; give a folder that this job may"
+        ChannelError, match=r"rank-0-of-1\.zip cannot be written: Not a directory; give a folder that this job may"
     ):
         checkpoints.close()
 
