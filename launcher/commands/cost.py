@@ -51,7 +51,7 @@ def _region(plan: launcher.Plan) -> str | None:
 def _ask(plan: launcher.Plan) -> Estimate:
     """Return the estimate by today's prices. Raises AwsError."""
     region = plan.spec.region or options.open_account(None, plan.spec.profile).region
-    names = _estimated(plan, region).instance_types
+    names = [each.instance_type for each in _estimated(plan, region).instances]
     asked = ask_prices(options.open_account(API_REGION, plan.spec.profile), names, region)
     return _estimated(plan, region, lambda name, _: asked.get(name) or instance_price(name, region))
 

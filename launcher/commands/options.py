@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,7 +242,9 @@ def print_json(data: Any) -> None:
     print_line(json.dumps(data, indent=2, default=_json_value))
 
 
-def _json_value(value: Any) -> str:
+def _json_value(value: Any) -> str | float:
+    if isinstance(value, Decimal):
+        return float(value)
     return json_timestamp(value) if isinstance(value, datetime) else str(value)
 
 

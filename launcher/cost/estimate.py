@@ -29,20 +29,12 @@ LEFT_OUT = (  # what no estimate counts
 
 @dataclass(frozen=True)
 class Instances:
-    """Equal instances of a cluster."""
+    """Equal instances of a cluster; the names are those of `--json`."""
 
     instance_type: str
-    count: int
-    volume_gb: int  # billed per instance: 0 for types with their own disks
+    instance_count: int
+    volume_size_in_gb: int  # billed per instance: 0 for types with their own disks
     price: Price | None
-
-    def as_data(self) -> dict[str, Any]:
-        return {
-            "instance_type": self.instance_type,
-            "instance_count": self.count,
-            "volume_size_in_gb": self.volume_gb,
-            "price": self.price.as_data() if self.price else None,
-        }
 
 
 @dataclass(frozen=True)
@@ -54,24 +46,30 @@ class Cluster:
 
     @property
     def volume_gb(self) -> int:
-        return sum(each.count * each.volume_gb for each in self.instances)
+        return sum(each.instance_count * each.volume_size_in_gb for each in self.instances)
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The types whose price is unknown."""
         return tuple(dict.fromkeys(each.instance_type for each in self.instances if each.price is None))
 
-    def for_instances(self, seconds: int) -> Decimal | None:
-        """Return dollars for all instances, without their volumes; None if a price is unknown."""
-        prices = [each.price.usd * each.count for each in self.instances if each.price is not None]
-        return None if self.unknown else sum(prices, Decimal(0)) * seconds / _HOUR
+    def usd(self, seconds: int, kept_seconds: int = 0) -> dict[str, Decimal | None]:
+        """Return what a job of this length costs, in dollars; each amount is None if a price is unknown.
 
-    def for_volumes(self, seconds: int) -> Decimal:
-        return self.volume.usd * self.volume_gb * seconds / _MONTH
-
-    def altogether(self, seconds: int) -> Decimal | None:
-        usd = self.for_instances(seconds)
-        return None if usd is None else usd + self.for_volumes(seconds)
+        `per_hour`, `training` and `warm_pool`, in which the instances are kept after the job, are for the instances, `storage` is
+        for their volumes over the whole time.
+        """
+        prices = [each.price.usd * each.instance_count for each in self.instances if each.price is not None]
+        per_hour, whole = sum(prices, Decimal(0)), seconds + kept_seconds
+        storage = self.volume.usd * self.volume_gb * whole / _MONTH
+        amounts: dict[str, Decimal | None] = {
+            "per_hour": per_hour,
+            "training": per_hour * seconds / _HOUR,
+            "warm_pool": per_hour * kept_seconds / _HOUR,
+            "storage": storage,
+            "altogether": per_hour * whole / _HOUR + storage,
+        }
+        return dict.fromkeys(amounts) if self.unknown else amounts
 
 
 @dataclass(frozen=True)
@@ -85,17 +83,15 @@ class Estimate:
     keep_alive_seconds: int
     is_default_time: bool  # whether max_seconds is AWS's default
     is_spot: bool
-    usd: Mapping[str, Decimal | None]
-    """Dollars for the dearest cluster: `per_hour`, `training` until the time limit and `warm_pool` after it, for the instances;
-    `storage` over the whole time, and all of it `altogether`. None if a price is unknown."""
+
+    @property
+    def usd(self) -> dict[str, Decimal | None]:
+        """The highest amounts; each is None if the price of any cluster is unknown."""
+        return self.dearest.usd(self.max_seconds, self.keep_alive_seconds)
 
     @property
     def instances(self) -> tuple[Instances, ...]:
         return tuple(each for cluster in self.clusters for each in cluster.instances)
-
-    @property
-    def instance_types(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.instance_type for each in self.instances))
 
     @property
     def borrowed_from(self) -> tuple[str, ...]:
@@ -122,23 +118,15 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
     # Rules that name an instance type run there as long as the job at most; built-in ones cost nothing (developer guide).
     rules = [rule for member in RULE_LISTS for rule in request.get(member, ()) if rule.get("InstanceType")]
     clusters = tuple(_cluster([*parts, *rules], resources, region, lookup) for parts in _choices(resources))
-    dearest = max(clusters, key=lambda cluster: cluster.altogether(seconds + kept) or Decimal(0))
-    usd = {
-        "per_hour": dearest.for_instances(_HOUR),
-        "training": dearest.for_instances(seconds),
-        "warm_pool": dearest.for_instances(kept),
-        "storage": dearest.for_volumes(seconds + kept),
-        "altogether": dearest.altogether(seconds + kept),
-    }
     return Estimate(
         region=region,
         clusters=clusters,
-        dearest=dearest,
+        # A cluster with an unknown price may be the dearest.
+        dearest=max(clusters, key=lambda cluster: cluster.usd(seconds, kept)["altogether"] or Decimal("Infinity")),
         max_seconds=seconds,
         keep_alive_seconds=kept,
         is_default_time=limit is None,
         is_spot=bool(request.get("EnableManagedSpotTraining")),
-        usd=dict.fromkeys(usd) if any(cluster.unknown for cluster in clusters) else usd,
     )
 
 

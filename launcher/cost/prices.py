@@ -30,6 +30,8 @@ HOME_REGION = "us-east-1"  # has the most known prices
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"
 API_REGION = "us-east-1"  # one of the three with this API
 _SERVICE = "AmazonSageMaker"
+_VOLUME = "GB and month of training storage"  # priced like an instance type
+_ABOUT = ("region", "date", "source", "url", "read_in")  # members of a sheet, and of its prices
 _URL = "https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html"
 # The prefix is the region's short name (USE1-, EU-, APN1-); the oldest spellings have none.
 _TRAINING = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9.-]+)")
@@ -49,50 +51,35 @@ class Price:
     def __str__(self) -> str:
         return f"{self.region}, {self.source} of {self.date}"
 
-    def as_data(self) -> dict[str, Any]:
-        about = {"region": self.region, "date": self.date, "source": self.source, "url": self.url}
-        return {"usd": float(self.usd), **about, **({"read_in": self.read_in} if self.read_in else {})}
-
 
 Lookup = Callable[[str, str | None], Price | None]  # (instance type, region) -> its price
 
 
 def instance_price(instance_type: str, region: str | None) -> Price | None:
     """Return the price of one training hour of an instance type; if unknown, us-east-1's; if that is unknown, None."""
-    prices = _instance_prices()
+    prices = _bundled()
     return prices.get((instance_type, region or HOME_REGION)) or prices.get((instance_type, HOME_REGION))
 
 
 def volume_price(region: str | None) -> Price:
     """Return the price of one GB of training storage for one month; us-east-1's if the region's is unknown."""
-    prices = {
-        sheet["region"]: _price(sheet["usd_per_gb_month"], sheet) for sheet in _sheets() if "usd_per_gb_month" in sheet
-    }
-    return prices.get(region) or prices[HOME_REGION]
+    prices = _bundled()
+    return prices.get((_VOLUME, region or HOME_REGION)) or prices[_VOLUME, HOME_REGION]
 
 
-def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:
-    """Return instance prices by type and region; the newest sheet overrides others."""
+def prices_of(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:
+    """Return the prices by instance type, or _VOLUME, and region; the newest sheet overrides others."""
     return {
-        (name, sheet["region"]): _price(usd, sheet)
+        (name, sheet["region"]): Price(usd, *(sheet.get(each, "") for each in _ABOUT))
         for sheet in sorted(sheets, key=itemgetter("date"))
-        for name, usd in sheet["usd_per_hour"].items()
+        for name, usd in {**sheet["usd_per_hour"], _VOLUME: sheet.get("usd_per_gb_month")}.items()
+        if usd is not None
     }
 
 
 @cache
-def _sheets() -> list[dict[str, Any]]:
-    sheets = json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)["sheets"]
-    return sorted(sheets, key=itemgetter("date"))
-
-
-@cache
-def _instance_prices() -> dict[tuple[str, str], Price]:
-    return instance_prices(_sheets())
-
-
-def _price(usd: Decimal, sheet: dict[str, Any]) -> Price:
-    return Price(usd, sheet["region"], sheet["date"], sheet["source"], sheet["url"], sheet.get("read_in", ""))
+def _bundled() -> dict[tuple[str, str], Price]:
+    return prices_of(json.loads(_TABLE.read_text(encoding="utf-8"), parse_float=Decimal, parse_int=Decimal)["sheets"])
 
 
 def ask_prices(account: Account, instance_types: Iterable[str], region: str) -> dict[str, Price]:

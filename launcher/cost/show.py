@@ -7,6 +7,7 @@ saving is in the seconds, not in the price (DescribeTrainingJob in the service m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
@@ -27,7 +28,6 @@ def as_text(found: Estimate, name: str) -> list[str]:
 
 def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
     volume, gigabytes = found.dearest.volume, found.dearest.volume_gb
-    usd = {what: "unknown" if each is None else at_most(each) for what, each in found.usd.items()}
     for index, cluster in enumerate(found.clusters):
         head = "or" if index else "instances"
         for each in cluster.instances:
@@ -36,6 +36,7 @@ def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
     if (per_hour := found.usd["per_hour"]) is None:
         yield "per hour", _unknown(found)
     else:
+        usd = {what: at_most(each) for what, each in found.usd.items() if each is not None}
         yield "per hour", rate(per_hour)
         longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
         yield "training", f"{usd['training']}, for {longest} (max_runtime_in_seconds)"
@@ -48,8 +49,7 @@ def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
         yield "altogether", usd["altogether"]
         if found.is_spot:
             yield "spot", "at most this; AWS reports the saving when the job has ended"
-    prices = [each.price for each in found.instances if each.price is not None]
-    prices += [volume] * bool(gigabytes)
+    prices = [each.price for each in found.instances if each.price is not None] + [volume] * bool(gigabytes)
     sources = [f"{price.url}{f' (read in {price.read_in})' if price.read_in else ''}" for price in prices]
     for head, texts in {"not counted": LEFT_OUT, "source": dict.fromkeys(sources)}.items():
         for text in texts:
@@ -68,7 +68,7 @@ def machines(found: Estimate) -> str:
 
 def machines_of(cluster: Cluster) -> str:
     """Return the instances of one cluster: `2 x ml.g5.xlarge`."""
-    return " and ".join(f"{each.count} x {each.instance_type}" for each in cluster.instances)
+    return " and ".join(f"{each.instance_count} x {each.instance_type}" for each in cluster.instances)
 
 
 def limit(found: Estimate) -> str:
@@ -87,18 +87,15 @@ def cost_in_one_line(found: Estimate) -> str:
 
 def as_data(found: Estimate) -> dict[str, Any]:
     """Return the estimate for `--json`; amounts in US dollars, null if a price is unknown."""
-    usd = {what: _float(each) for what, each in found.usd.items()}
+    usd = found.usd
     return {
         "is_estimate": True,
         "region": found.region,
         "clusters": [
-            {
-                "instances": [each.as_data() for each in cluster.instances],
-                "usd_per_hour": _float(cluster.for_instances(3600)),
-            }
-            for cluster in found.clusters
+            {"instances": list(map(asdict, each.instances)), "usd_per_hour": each.usd(0)["per_hour"]}
+            for each in found.clusters
         ],
-        "volume_price": found.dearest.volume.as_data(),
+        "volume_price": asdict(found.dearest.volume),
         "max_runtime_in_seconds": found.max_seconds,
         "keep_alive_period_in_seconds": found.keep_alive_seconds,
         "is_spot": found.is_spot,
@@ -109,12 +106,8 @@ def as_data(found: Estimate) -> dict[str, Any]:
     }
 
 
-def _float(usd: Decimal | None) -> float | None:
-    return None if usd is None else float(usd)
-
-
 def _what_and_price(each: Instances, region: str | None) -> str:
-    what = f"{each.count} x {each.instance_type}"
+    what = f"{each.instance_count} x {each.instance_type}"
     if each.price is None:
         return f"{what}: no price is known"
     return f"{what} at {rate(each.price.usd)}/h, {_place(each.price, region)}"
@@ -153,7 +146,7 @@ class JobCost(NamedTuple):
     """One line, as printed after the word `cost`."""
 
     def as_data(self) -> dict[str, Any]:
-        return {"usd": _float(self.usd), "is_estimate": True, "text": self.text}
+        return {"usd": None if self.usd is None else float(self.usd), "is_estimate": True, "text": self.text}
 
 
 def billed_seconds(description: Mapping[str, Any], now: datetime | None = None) -> int | None:
@@ -174,11 +167,12 @@ def estimate_of_job(description: Mapping[str, Any], region: str | None, now: dat
     if seconds is None or cluster is None or resources.get("TrainingPlanArn"):
         return None
     kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
-    usd = cluster.altogether(seconds + kept)
+    amounts = cluster.usd(seconds, kept)
+    usd, stored = amounts["altogether"], amounts["storage"]
     if usd is None:
         return JobCost(None, f"{_unknown(cluster)}; {seconds:,} s were billed per instance")
     rows = [
-        f"{each.count} {each.instance_type} at {rate(each.price.usd)}/h ({each.price})"
+        f"{each.instance_count} {each.instance_type} at {rate(each.price.usd)}/h ({each.price})"
         for each in cluster.instances
         if each.price is not None
     ]
@@ -186,7 +180,7 @@ def estimate_of_job(description: Mapping[str, Any], region: str | None, now: dat
     so_far = "" if "BillableTimeInSeconds" in description else " so far"
     parts = [f"{about}{dollars(usd)}{so_far}, an estimate: {seconds:,} s billed x {' + '.join(rows)}"]
     parts += [f"{kept:,} s more as a warm pool"] if kept else []
-    if stored := cluster.for_volumes(seconds + kept):
+    if stored:
         parts.append(f"{dollars(stored)} for {cluster.volume_gb:,} GB of storage")
     if so_far and description.get("EnableManagedSpotTraining"):
         parts.append("at most, since AWS reports what spot saves at the end")

@@ -74,7 +74,7 @@ def test_instance_groups_are_added_up() -> None:
     assert found is not None
     assert found.usd["per_hour"] == Decimal("11.40")  # 2 x 4.80 + 5 x 0.36
     assert found.usd["storage"] == Decimal("0.07")  # the CPUs' only: 180 GB x $0.14 x 2 h of 720
-    assert found.instance_types == ("ml.g5.xlarge", "ml.c5.xlarge")
+    assert [each.instance_type for each in found.instances] == ["ml.g5.xlarge", "ml.c5.xlarge"]
 
 
 def test_of_instance_preferences_the_dearest_counts() -> None:

@@ -12,7 +12,7 @@ import pytest
 import launcher
 from launcher import bundled
 from launcher.cost.estimate import estimate, why_not
-from launcher.cost.prices import instance_price, instance_prices, volume_price
+from launcher.cost.prices import instance_price, prices_of, volume_price
 from launcher.cost.show import as_data, as_text
 from launcher.spec.aws_model import shapes
 from make_prices import OUTPUT, replace_sheet, sheet_of, to_text
@@ -68,7 +68,7 @@ def test_newest_of_two_sheets_overrides() -> None:
         **about,
     }
     for sheets in ([new, old], [old, new]):
-        prices = instance_prices(sheets)
+        prices = prices_of(sheets)
         assert (prices["ml.a", "us-east-1"].usd, prices["ml.a", "us-east-1"].date) == (Decimal(2), "2026-03-01")
         assert (prices["ml.b", "us-east-1"].usd, prices["ml.b", "us-east-1"].date) == (Decimal(3), "2025-03-01")
 
