@@ -27,13 +27,6 @@ from launcher.parsing.spec_text import is_spec
 from launcher.unknown_words import A_SPEC, no_such_option, options_of, remedy
 
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-# What to do about errors that Path.exists, is_dir and cwd raise, by their number and whether they name a path.
-_OF_PATHS: dict[tuple[int | None, bool], str] = {
-    (errno.EACCES, True): "ask its owner for access, or use another path",
-    (errno.EPERM, True): "ask its owner for access, or use another path",
-    (errno.ENAMETOOLONG, True): "correct the path",
-    (errno.ENOENT, False): "the working folder was removed; change to one that exists",
-}
 _INTERRUPTED = 130
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
 _HELP = """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
@@ -212,8 +205,11 @@ def _run(args: list[str]) -> int:
         # Errors of other files than stdout and stderr have a file name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
             raise
-        if isinstance(error, OSError) and (hint := _OF_PATHS.get((error.errno, error.filename is not None))):
-            return _report(args, f"{error.filename or '.'}: {error.strerror}; {hint}", LaunchError.exit_code)
+        if isinstance(error, OSError) and error.filename is not None:
+            remedy = "correct the path, or ask its owner for access"
+            return _report(args, f"{error.filename}: {error.strerror}; {remedy}", LaunchError.exit_code)
+        if isinstance(error, FileNotFoundError):
+            return _report(args, "the working folder was removed; change to one that exists", LaunchError.exit_code)
         import traceback  # 2 ms of every other command
 
         say(traceback.format_exc().rstrip())

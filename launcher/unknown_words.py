@@ -8,31 +8,20 @@ from pkgutil import resolve_name
 import click
 
 from launcher.commands import COMMANDS
-from launcher.errors import did_you_mean_path, dotted, nearest
+from launcher.errors import did_you_mean_path, nearest
 from launcher.parsing.spec_text import is_spec
 
 A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _SCRIPTS = (".py", ".sh", ".ipynb")
 # What to write -> what other tools call it; {0} is the spec among the words.
 _MEANT = {
-    "launch {0}": "run start train fit create apply up",
-    "launch {0} --check": "check preflight doctor",
-    "launch {0} --local --channel NAME=PATH": "test debug",
-    "launch {0} --dry-run": "plan show render validate lint dry-run preview",
-    "launch init": "new example wizard",
-    "launch peek {0}": "inspect data head",
-    "launch logs NAME --follow": "follow tail watch attach log",
-    "launch status NAME": "describe get info",
-    "launch list": "ls ps jobs",
+    "launch {0}": "run apply up",
+    "launch {0} --check": "check",
+    "launch {0} --dry-run": "plan",
+    "launch list": "ls ps",
     "launch stop NAME": "kill cancel delete rm down",
-    "launch exec NAME": "shell ssh sh",
-    "launch cost {0}": "estimate price",
-    "launch import FILE": "convert",
-    "launch --explain CODE": "explain",
-    "launch --schema": "schema",
-    "launch --version": "version",
+    "launch exec NAME": "ssh",
 }
-_INSIDE = {"channels": ".NAME.s3_uri", "environment": ".NAME", "hyperparameters": ".NAME"}  # of mappings with any keys
 MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
 
 
@@ -65,19 +54,8 @@ def no_such_option(error: click.NoSuchOption) -> str:
     if near := nearest(name, (each.lstrip("-") for each in error.possibilities or ())):
         return f"No such option {option!r}; did you mean --{near}?"
     if here in ("submit", "local") and option.startswith("--"):
-        from launcher.parsing.foreign_keys import place_of
-        from launcher.parsing.validation import suggestion
-        from launcher.spec.job import JobSpec
-
-        key, dot, rest = name.partition(".")
-        known = [*JobSpec.model_fields]
-        sure = place_of((key,), known)
-        if not sure and (similar := suggestion((key,), known)):  # as max_cost is to --max-steps
-            settings = f"a setting of the script: --set hyperparameters.{name}=VALUE"
-            return f"No such option {option!r}; in the spec, {similar[0]} ({settings})"
-        path = dotted(sure[1]) if sure and sure[1] else f"hyperparameters.{key}"
-        path += f"{dot}{rest}" or _INSIDE.get(path, "")
-        return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
+        ours = f"a key of the spec is set by --set KEY=VALUE, and what the script gets by --set hyperparameters.{name}=VALUE"
+        return f"No such option {option!r}; {ours}"
     return error.format_message()
 
 
