@@ -45,11 +45,11 @@ class _Sdk(NamedTuple):
 
 
 _INSTALL = "pip install 'sagemaker-launch[sdk]'"
-_V2 = _Sdk(2, "sagemaker_core.shapes", "sagemaker_core.main.utils", "sagemaker.inputs", "input_mode")
 _V3_MODULES = ("sagemaker.core.shapes", "sagemaker.core.utils.utils", "sagemaker.core.inputs")
-_V3 = _Sdk(3, *_V3_MODULES, "training_input_mode")
-# By distribution and its major version; v3 can be installed in parts, and all need sagemaker-core.
-_SDKS = {("sagemaker", "2"): _V2, ("sagemaker", "3"): _V3, ("sagemaker-core", "2"): _V3}
+_SDKS = {
+    "2": _Sdk(2, "sagemaker_core.shapes", "sagemaker_core.main.utils", "sagemaker.inputs", "input_mode"),
+    "3": _Sdk(3, *_V3_MODULES, "training_input_mode"),
+}
 
 
 @dataclass(frozen=True)
@@ -159,20 +159,14 @@ def estimator_inputs(spec: JobSpec | str | PathLike[str]) -> EstimatorInputs:
 
 def _installed() -> tuple[_Sdk, str]:
     """Return the installed SDK and its version, without importing it, which takes seconds."""
-    found = []
-    for distribution in ("sagemaker", "sagemaker-core"):
-        try:
-            version = metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-        if (sdk := _SDKS.get((distribution, version.partition(".")[0]))) is not None:
-            return sdk, version
-        found.append(f"{distribution} {version}")
-    if found:
-        what = f"{' and '.join(found)} is installed, but this is written for sagemaker 2 and 3"
-        raise RefusedError(f"{what}: {_INSTALL}")
-    message = f"sagemaker is not installed, and the objects of its SDK need it: {_INSTALL}"
-    raise ImportError(message, name="sagemaker")
+    try:
+        version = metadata.version("sagemaker")
+    except metadata.PackageNotFoundError:
+        message = f"sagemaker is not installed, and the objects of its SDK need it: {_INSTALL}"
+        raise ImportError(message, name="sagemaker") from None
+    if (sdk := _SDKS.get(version.partition(".")[0])) is None:
+        raise RefusedError(f"sagemaker {version} is installed, but this is written for sagemaker 2 and 3: {_INSTALL}")
+    return sdk, version
 
 
 def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
