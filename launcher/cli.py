@@ -22,12 +22,11 @@ from launcher import __version__, bundled
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_error, show_problems
-from launcher.errors import LaunchError, ProblemsError, did_you_mean
+from launcher.errors import INTERRUPTED, LaunchError, ProblemsError, did_you_mean
 from launcher.parsing.spec_text import is_spec
 from launcher.unknown_words import A_SPEC, no_such_option, options_of, remedy
 
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_INTERRUPTED = 130
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
 _HELP = """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
 
@@ -200,7 +199,7 @@ def _run(args: list[str]) -> int:
     except LaunchError as error:
         return _report(args, str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
-        return _report(args, str(error) or "interrupted", _INTERRUPTED)
+        return _report(args, str(error) or "interrupted", INTERRUPTED)
     except Exception as error:
         # Errors of other files than stdout and stderr have a file name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
@@ -220,7 +219,7 @@ def _run(args: list[str]) -> int:
 def _report(args: list[str], message: str, exit_code: int) -> int:
     if "--json" in args:
         _print_json(args, {"error": message, "exit_code": exit_code})
-    if exit_code == _INTERRUPTED:
+    if exit_code == INTERRUPTED:
         say(f"\n{message}")  # below the terminal's ^C
     else:
         show_error(message)

@@ -15,6 +15,18 @@ from typing import Any, Literal, NamedTuple
 
 MAX_REPORTED = 100  # problems; no user reads more at a time
 _PLAIN = re.compile(r"[^\s.\[\]\"=]+")  # a key that `--set` takes without quotes
+INTERRUPTED = 130  # as a shell reports a process ended by SIGINT
+# Any command can also end with 1, a bug of ours, with 130 on Ctrl-C, and with 141 if its output is closed.
+EXIT_CODES = {
+    0: "done",
+    1: "a bug in `launch`",
+    2: "the spec or the arguments are wrong",
+    3: "AWS refused, or a check failed",
+    4: "the training failed",
+    5: "the job was stopped, or not submitted because you answered no; nothing was created then",
+    INTERRUPTED: "Ctrl-C, a closed terminal, or `kill`, with which a local run ends with 5",
+    141: "the output was closed while it was written, as by `launch list | head -1`",
+}
 SpecPath = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
 
 

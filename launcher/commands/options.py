@@ -21,7 +21,7 @@ from click.core import ParameterSource
 
 import launcher
 from launcher.console import json_timestamp, print_line, say, show_problems, shown_path
-from launcher.errors import LaunchError, RefusedError
+from launcher.errors import EXIT_CODES, LaunchError, RefusedError
 from launcher.parsing.layers import Assignment
 from launcher.parsing.spec_text import is_spec
 from launcher.quantities import A_DURATION, seconds_of
@@ -30,19 +30,7 @@ from launcher.s3.walk import holds_files
 if TYPE_CHECKING:
     from launcher.aws.session import Account
 
-INTERRUPTED = 130
 MAX_COMPLETION_SECONDS = 3.0  # that a user waits for the names of jobs
-# Any command can also end with 1, a bug of ours, with 130 on Ctrl-C, and with 141 if its output is closed.
-EXIT_CODES = {
-    0: "done",
-    1: "a bug in `launch`",
-    2: "the spec or the arguments are wrong",
-    3: "AWS refused, or a check failed",
-    4: "the training failed",
-    5: "the job was stopped, or not submitted because you answered no; nothing was created then",
-    INTERRUPTED: "Ctrl-C, a closed terminal, or `kill`, with which a local run ends with 5",
-    141: "the output was closed while it was written, as by `launch list | head -1`",
-}
 _Function = Callable[..., Any]
 _Shown = TypeVar("_Shown")
 _Decorator = Callable[[_Function], _Function]

@@ -17,7 +17,7 @@ from launcher.commands import options, sweep
 from launcher.commands.agreement import require_agreement
 from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, print_line, say, show_problems
-from launcher.errors import AccountError, LaunchError, RefusedError, dotted
+from launcher.errors import INTERRUPTED, AccountError, LaunchError, RefusedError, dotted
 from launcher.parsing.layers import Assignment
 from launcher.parsing.team_files import values_below
 from launcher.request.serialization import as_json as request_as_json
@@ -236,9 +236,9 @@ def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, do
             stops.release()
             code = _after_creation(job, account, console, doing)
         except KeyboardInterrupt:
-            code = options.INTERRUPTED
+            code = INTERRUPTED
         stops.held = True
-        if code == options.INTERRUPTED:
+        if code == INTERRUPTED:
             try:
                 console.say(stop(account, job.name)[1], "yellow")
             except RefusedError as error:

@@ -13,7 +13,7 @@ from launcher.code.git import commit_of
 from launcher.columns import STATUS_COLOURS
 from launcher.console import Console, counted, duration, json_timestamp, timestamp
 from launcher.cost.show import JobCost, billed_seconds, estimate_of_job
-from launcher.errors import StoppedError, TrainingFailedError
+from launcher.errors import INTERRUPTED, StoppedError, TrainingFailedError
 from launcher.jobs.causes import Cause, headline, likely_cause
 from launcher.jobs.lines import Line, host_names
 from launcher.jobs.waits import ChannelWaits, as_data
@@ -21,7 +21,6 @@ from sagemaker_channels.start.failure import own_frame
 
 # Values of TrainingJobStatus; the others are InProgress, Stopping and Deleting.
 ENDED = ("Completed", "Failed", "Stopped")
-_INTERRUPTED = 130  # Ctrl-C ended the following, not the job
 _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}
 _SHOWN = (
     *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "FailureReason"),
@@ -110,7 +109,7 @@ class Outcome:
         """The command's exit code: 0 completed, 4 failed, 5 stopped, 130 if the user stopped following it."""
         if self.local_exit_code is not None:
             return self.local_exit_code
-        return _INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
+        return INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
 
     @property
     def region(self) -> str | None:

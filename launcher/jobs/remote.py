@@ -20,7 +20,7 @@ from typing import Any
 
 from launcher.aws.session import Account, AwsError
 from launcher.console import Console
-from launcher.errors import RefusedError
+from launcher.errors import INTERRUPTED, RefusedError
 from launcher.jobs.lines import check_host
 from launcher.jobs.lookup import describe
 
@@ -35,7 +35,6 @@ _DOCUMENT = "AWS-StartNonInteractiveCommand"
 _RUNNING = ("Downloading", "Training")  # secondary statuses in which UpdateTrainingJob enables remote debugging
 _CONNECT_SECONDS = 180.0  # for the agent in the container to start
 _ROUND_SECONDS = 2.0
-_INTERRUPTED = 130
 # What the plugin prints besides the command's output; with separateOutputStream, the agent sends the exit code after it.
 _BANNER = re.compile(rb"(Starting session with SessionId: |Exiting session with sessionId: )\S+\s*")
 _EXIT_CODE = re.compile(rb"(.*)EXIT_CODE: (-?\d+)\s*", re.DOTALL)
@@ -119,7 +118,7 @@ def _in_session(account: Account, session: Mapping[str, Any], parameters: Mappin
     if exit_code is not None:
         return exit_code
     if interrupts:
-        return _INTERRUPTED
+        return INTERRUPTED
     lost = "the session ended without the command's exit code, so whether it succeeded is unknown"
     raise RefusedError(
         f"{lost}; {_PLUGIN}, which must be newer than 1.2.497, ended with exit code {process.returncode}"

@@ -23,7 +23,7 @@ from launcher import bundled
 from launcher.account import CHECKS
 from launcher.api import plan
 from launcher.commands import COMMANDS
-from launcher.commands.options import EXIT_CODES
+from launcher.errors import EXIT_CODES
 from launcher.request.serialization import as_yaml
 from make_keys import table
 from sagemaker_channels.formats import FORMATS

@@ -14,7 +14,7 @@ import yaml
 import launcher
 from launcher import pre_commit
 from launcher.cli import cli
-from launcher.commands.options import EXIT_CODES
+from launcher.errors import EXIT_CODES
 from launcher.rules import find_problems
 from launcher.rules.examples import BASE, laid_over_base
 from make_docs import all_commands

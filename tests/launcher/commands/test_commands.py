@@ -13,7 +13,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.commands.options import EXIT_CODES
+from launcher.errors import EXIT_CODES
 from launching import launch
 from make_docs import all_commands, example_of
 
