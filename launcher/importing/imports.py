@@ -8,11 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from launcher.aws.session import Account, AwsError
 from launcher.errors import InputError, RefusedError, did_you_mean_path
-from launcher.importing.accelerate import NOTE, spec_of_accelerate
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
 from launcher.importing.sdk_code import packed_code, with_own_code, without_packed_code
@@ -73,8 +70,7 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
         if _ONLY_IN_SPECS & request.keys() and {"role_arn", "output_data_config"} & request.keys():
             raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
         if request.get("compute_environment") == "AMAZON_SAGEMAKER":
-            spec = spec_of_accelerate(yaml.safe_load(text), Path(path).parent)
-            return Imported(spec, [NOTE], {"ACCOUNT_ID": "the number of the account"})
+            raise InputError("is accelerate's configuration; docs/migrate/huggingface.md shows a spec for such a job")
         left_out: dict[str, str] = {}
         return _imported(training_jobs(unknowns.known(request), left_out), unknowns, pick, left_out)
     except InputError as error:

@@ -21,12 +21,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from accelerate.commands.config.config_args import SageMakerConfig
+from accelerate.commands.launch import launch_command_parser
+from accelerate.utils.launch import prepare_sagemager_args_inputs
 from PIL import Image
 
 import launcher
 from delivered_channels import config
 from launcher.importing.from_request import import_request
-from launcher.importing.imports import import_file
 from launcher.importing.sdk_code import without_packed_code
 from launching import launch
 from sagemaker_channels import contract
@@ -108,14 +110,24 @@ def test_script_of_a_page_is_imported_as_its_spec(page: str, major: int, monkeyp
     assert planned(found) == planned(expected)
 
 
-def test_accelerate_file_of_the_page_is_imported_as_its_spec() -> None:
-    _, before, expected = blocks("huggingface", "yaml")
-    Path("sagemaker.yaml").write_text(before)
-    found = import_file("sagemaker.yaml").spec
-    assert {key: value for key, value in found.items() if key not in ("image", "stopping_condition")} == {
-        key: value for key, value in yaml.safe_load(expected).items() if key not in ("image", "stopping_condition")
-    }
-    assert planned(found) == planned(yaml.safe_load(expected))
+def test_spec_for_accelerate_plans_to_what_accelerate_asks_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "any")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "any")  # accelerate overwrites both
+    _, before, spec = (yaml.safe_load(text) for text in blocks("huggingface", "yaml"))
+    options = ["--mixed_precision", before["mixed_precision"], "--dynamo_backend", "no"]
+    script = launch_command_parser().parse_args([*options, "train.py"])
+    expected, _ = prepare_sagemager_args_inputs(SageMakerConfig(**before), script)
+    request = planned(spec)
+    assert request["RoleArn"].endswith(f":role/{expected['role']}")
+    assert request["Environment"].items() <= expected["environment"].items()
+    resources = request["ResourceConfig"]
+    assert resources["InstanceType"] == expected["instance_type"]
+    assert resources["InstanceCount"] == expected["instance_count"]
+    image = request["AlgorithmSpecification"]["TrainingImage"]
+    versions = (expected[f"{name}_version"] for name in ("pytorch", "transformers", "py"))
+    assert all(version in image for version in versions)
+    assert (spec["region"], spec["profile"]) == (os.environ["AWS_DEFAULT_REGION"], os.environ["AWS_PROFILE"])
+    assert (spec["base_name"], spec["code"]["directory"]) == (expected["base_job_name"], expected["source_dir"])
 
 
 @pytest.mark.parametrize("page", SDK_PAGES)

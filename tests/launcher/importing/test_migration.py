@@ -1,4 +1,4 @@
-"""What `launch import` reads of other tools: notebooks, tuning jobs, code that an SDK has packed, accelerate's configuration."""
+"""What `launch import` reads of other tools: notebooks, tuning jobs, code that an SDK has packed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from accelerate.commands.config.config_args import SageMakerConfig
-from accelerate.commands.launch import launch_command_parser
-from accelerate.utils.launch import prepare_sagemager_args_inputs
 
 import launcher
 from aws_stand_in import StandIn
@@ -228,10 +225,17 @@ def test_template_with_too_many_aliases_is_refused() -> None:
         import_file("template.yaml")
 
 
-def test_language_of_terraform_is_refused_with_the_remedy() -> None:
-    Path("main.tf").write_text('resource "aws_sagemaker_training_job" "x" {}\n')
-    with pytest.raises(InputError, match="import what `terraform show -json` prints"):
-        import_file("main.tf")
+@pytest.mark.parametrize(
+    ("name", "text", "remedy"),
+    [
+        ("main.tf", 'resource "aws_sagemaker_training_job" "x" {}\n', "import what `terraform show -json` prints"),
+        ("sagemaker.yaml", "compute_environment: AMAZON_SAGEMAKER\n", r"docs/migrate/huggingface\.md"),
+    ],
+)
+def test_other_language_is_refused_with_the_remedy(name: str, text: str, remedy: str) -> None:
+    Path(name).write_text(text)
+    with pytest.raises(InputError, match=remedy):
+        import_file(name)
 
 
 # Uploads and creates as SDK v2 does.
@@ -335,57 +339,3 @@ def test_code_of_a_model_trainer_becomes_code(
     assert (list(spec["channels"]), "container_entrypoint" in spec, "environment" in spec) == (["train"], False, False)
     Path("job.yaml").write_text(done.stdout)
     launcher.plan("job.yaml")
-
-
-CONFIG = {
-    "base_job_name": "digits",
-    "compute_environment": "AMAZON_SAGEMAKER",
-    "debug": False,
-    "distributed_type": "NO",
-    "dynamo_config": {"dynamo_backend": "INDUCTOR", "dynamo_mode": "default"},
-    "ec2_instance_type": "ml.g5.xlarge",
-    "iam_role_name": "Trainer",
-    "image_uri": IMAGE,
-    "mixed_precision": "bf16",
-    "num_machines": 2,
-    "profile": "team",
-    "region": "us-east-1",
-    "sagemaker_inputs_file": "inputs.tsv",
-    "sagemaker_metrics_file": "metrics.tsv",
-    "use_cpu": False,
-}
-
-
-def test_configuration_of_accelerate_becomes_the_job_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """accelerate itself says with what arguments it calls SDK v2."""
-    Path("inputs.tsv").write_text("channel_name\tdata_location\ntrain\ts3://bucket/train/\n")
-    Path("metrics.tsv").write_text("metric_name\tmetric_regex\nloss\tloss=(.*)\n")
-    Path("sagemaker.yaml").write_text(yaml.safe_dump(CONFIG))
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_PROFILE", "any")
-    precision = ["--mixed_precision", "bf16", "--dynamo_backend", "inductor", "train.py", "--epochs", "3"]
-    parsed = launch_command_parser().parse_args(precision)
-    expected, inputs = prepare_sagemager_args_inputs(SageMakerConfig(**CONFIG), parsed)
-    Path("train.py").touch()
-    Path("job.yaml").write_text(import_file("sagemaker.yaml").as_yaml())
-    spec = launcher.load("job.yaml", sets=["hyperparameters.epochs=3"], environ={"ACCOUNT_ID": "123456789012"})
-    assert expected["hyperparameters"] == {"epochs": 3}
-    planned = launcher.plan(spec).request
-    assert (spec.region, spec.profile, spec.base_name) == ("us-east-1", "team", expected["base_job_name"])
-    assert planned["Environment"].items() <= expected["environment"].items()
-    assert planned["HyperParameters"] == {"epochs": "3"}
-    assert planned["AlgorithmSpecification"]["MetricDefinitions"] == expected["metric_definitions"]
-    assert planned["AlgorithmSpecification"]["TrainingImage"] == expected["image_uri"]
-    assert planned["ResourceConfig"]["InstanceType"] == expected["instance_type"]
-    assert planned["ResourceConfig"]["InstanceCount"] == expected["instance_count"]
-    assert planned["RoleArn"] == f"arn:aws:iam::123456789012:role/{expected['role']}"
-    uris = {entry["ChannelName"]: entry["DataSource"]["S3DataSource"]["S3Uri"] for entry in planned["InputDataConfig"]}
-    assert uris.items() >= inputs.items()
-    assert spec.code
-    assert (spec.code.directory, spec.code.entry_point) == (expected["source_dir"], expected["entry_point"])
-
-
-def test_unreadable_file_of_accelerate_is_one_clear_line() -> None:
-    Path("sagemaker.yaml").write_text(yaml.safe_dump(CONFIG))
-    with pytest.raises(InputError, match=r"sagemaker\.yaml: inputs\.tsv cannot be read: No such file or directory"):
-        import_file("sagemaker.yaml")
