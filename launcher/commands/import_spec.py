@@ -33,7 +33,7 @@ def import_spec(
     """Print the spec for a request, a past job, or the job that a script creates.
 
     WHAT is a file with a request (JSON, YAML, a Python literal, or AWS CLI commands in *.sh), - for standard input, a training
-    or tuning job's name or ARN, or a *.py script or *.ipynb notebook, which is run with ARGUMENTS (after --) while nothing that it
+    job's name or ARN, or a *.py script or *.ipynb notebook, which is run with ARGUMENTS (after --) while nothing that it
     sends reaches AWS.
     """
     is_arn = what.startswith("arn:") and what.count(":") == 5

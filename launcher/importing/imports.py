@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.aws.session import Account, AwsError
-from launcher.errors import InputError, RefusedError, did_you_mean_path
+from launcher.aws.session import Account
+from launcher.errors import InputError, did_you_mean_path
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
 from launcher.importing.sdk_code import packed_code, with_own_code, without_packed_code
 from launcher.importing.shell_text import commands_in
 from launcher.importing.source_text import bytes_of, read_text
-from launcher.importing.tuning import named_jobs, training_jobs
 from launcher.importing.unknown import Unknowns
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import is_secret, settings_to_hide
@@ -23,6 +22,7 @@ from launcher.request import serialization
 from launcher.request.forms import find_request
 from launcher.spec.aws_model import REQUEST, shapes
 
+_TUNING = "is a tuning job; import one of its training jobs"
 _ONLY_IN_SPECS = {"base_name", "image", "channels", "code", "extends"}
 
 
@@ -71,8 +71,9 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
             raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
         if request.get("compute_environment") == "AMAZON_SAGEMAKER":
             raise InputError("is accelerate's configuration; docs/migrate/huggingface.md shows a spec for such a job")
-        left_out: dict[str, str] = {}
-        return _imported(training_jobs(unknowns.known(request), left_out), unknowns, pick, left_out)
+        if "HyperParameterTuningJobConfig" in request:
+            raise InputError(_TUNING)
+        return _imported(unknowns.known(request), unknowns, pick)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except RecursionError:
@@ -83,38 +84,21 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
 
 
 def import_job(account: Account, name: str, pick: str | None, warn: Callable[[str], None]) -> Imported:
-    """Return the spec for a training or tuning job of the account, by name or ARN; settings named like secrets become variables.
+    """Return the spec for a training job of the account, by name or ARN; settings named like secrets become variables.
 
     Raises:
-        InputError: `name` is not a valid name.
+        InputError: `name` is not a valid name of a training job.
         RefusedError: There is no such job, or you may not describe it.
     """
     kind, _, name = name.rpartition("/")
-    unknowns, left_out = Unknowns(), dict[str, str]()
-    try:
-        job = _tuning_job(account, name) if kind.endswith("hyper-parameter-tuning-job") else describe(account, name)
-    except RefusedError as missing:
-        if kind or isinstance(missing, AwsError | InputError):
-            raise
-        try:
-            job = _tuning_job(account, name)
-        except AwsError:
-            raise missing from None
-    found = training_jobs({**job, "Tags": tags_of(account, job, warn) or [], "region": account.region}, left_out)
-    for each in named_jobs(found).values():
-        for (member, setting), value in settings_to_hide(each).items():
-            if is_secret(setting, value):
-                each[member] = {**each[member], setting: unknowns.number(f"{member}.{setting} of the job", setting)}
-    return _imported(found, unknowns, pick, left_out)
-
-
-def _tuning_job(account: Account, name: str) -> dict[str, Any]:
-    job = account.call("sagemaker", "describe_hyper_parameter_tuning_job", HyperParameterTuningJobName=name)
-    return {
-        **job,
-        "TrainingJobName": name,
-        "TrainingJobArn": job["HyperParameterTuningJobArn"],
-    }  # whose tags are listed
+    if kind.endswith("hyper-parameter-tuning-job"):
+        raise InputError(f"{name} {_TUNING}")
+    unknowns, job = Unknowns(), describe(account, name)
+    job |= {"Tags": tags_of(account, job, warn) or [], "region": account.region}
+    for (member, setting), value in settings_to_hide(job).items():
+        if is_secret(setting, value):
+            job[member] = {**job[member], setting: unknowns.number(f"{member}.{setting} of the job", setting)}
+    return _imported(job, unknowns, pick)
 
 
 def import_script(script: Path, arguments: Sequence[str], python: str, account: Account, pick: str | None) -> Imported:
@@ -125,10 +109,8 @@ def import_script(script: Path, arguments: Sequence[str], python: str, account: 
     """
     unknowns = Unknowns()
     found = record(script, arguments, python, account)
-    left_out: dict[str, str] = {}
-    data = training_jobs(found.requests, left_out)
     try:
-        return _imported(unknowns.replaced(data, found.hidden), unknowns, pick, left_out, found.code)
+        return _imported(unknowns.replaced(found.requests, found.hidden), unknowns, pick, found.code)
     except InputError as error:
         raise InputError(f"{script}: {error}") from None
 
@@ -137,7 +119,6 @@ def _imported(
     data: Any,
     unknowns: Unknowns,
     pick: str | None,
-    left_out: Mapping[str, str],
     code: Mapping[str, tuple[dict[str, Any], str]] | None = None,
 ) -> Imported:
     """Return the spec of the request in `data`. `code` is that of a script's jobs, by name, with a note on it."""
@@ -148,7 +129,7 @@ def _imported(
     keys, note = packed_code(request) if code is None else code[name]
     spec = spec_of(replace(found, request=without_packed_code(request) if keys else request), unknowns)
     spec, own = with_own_code({**spec, "code": keys} if keys else spec)
-    notes = [*found.notes, *filter(None, (note, own, left_out.get(name)))]
+    notes = [*found.notes, *filter(None, (note, own))]
     if lost:
         notes.append(f"Left out, since it is unknown as a whole: {', '.join(lost)}")
     return Imported(spec, [str(unknowns.written(each)) for each in notes], unknowns.used(serialization.as_yaml(spec)))

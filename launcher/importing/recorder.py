@@ -27,7 +27,6 @@ from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.importing import run_script
 from launcher.importing.sdk_code import packed_code, uploaded_data, uploads_of
-from launcher.importing.tuning import named_jobs, training_jobs
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Request, Response, listening
 from launcher.local.s3_server.store import Store
@@ -37,8 +36,6 @@ _ACCOUNT = "770377034777"
 _ROLE = "launch-import"  # in which the script seems to run
 _ROLE_ARN = f"arn:aws:iam::{_ACCOUNT}:role/{_ROLE}"
 _REGION_SIGNED = re.compile(r"/\d{8}/([a-z0-9-]+)/")
-_JOB_CALL = re.compile(r"(Create|Describe)(Training|HyperParameterTuning)Job")
-_RESOURCES = {"Training": "training-job", "HyperParameterTuning": "hyper-parameter-tuning-job"}
 _NOTHING: Mapping[str, Any] = {
     "DescribeLogStreams": {"logStreams": []},
     "ListTags": {"Tags": []},
@@ -60,7 +57,7 @@ class Recording:
     key_id: str
     hidden: dict[str, str] = field(default_factory=lambda: {_ROLE_ARN: "ROLE_ARN", _ACCOUNT: "ACCOUNT_ID"})
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The name of each training or tuning job -> its request."""
+    """The name of each training job -> its request."""
     code: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
     """The name of each training job -> its `code:`, if it can be named, and a note."""
 
@@ -96,10 +93,9 @@ def record(script: Path, arguments: Sequence[str], python: str, account: Account
             except OSError as error:
                 raise InputError(f"--python {python} cannot be started: {error.strerror}; name a Python") from None
         uploads = uploads_of(script, arguments, folder / "written")
-        for each in recording.requests.values():
-            for name, job in named_jobs(training_jobs(each, {})).items():
-                code, note = packed_code(job, uploads)
-                recording.code[name] = code, ". ".join(filter(None, (note, uploaded_data(job, uploads))))
+        for name, job in recording.requests.items():
+            code, note = packed_code(job, uploads)
+            recording.code[name] = code, ". ".join(filter(None, (note, uploaded_data(job, uploads))))
     if done.returncode and recording.requests:
         say(f"warning: {script} ended with exit code {done.returncode} after it had created the job", "yellow")
     if not recording.requests:
@@ -162,13 +158,13 @@ def _answer(recording: Recording, request: Request) -> Response:
         text = f"<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"
         return Response(200, {"Content-Type": "text/xml"}, text.encode())
     found = dict(_NOTHING.get(operation, {}))
-    if (called := _JOB_CALL.fullmatch(operation)) is not None:
+    if operation in ("CreateTrainingJob", "DescribeTrainingJob"):
         given: dict[str, Any] = json.loads(body)
-        name = given[f"{called[2]}JobName"]
-        if called[1] == "Create":
+        name = given["TrainingJobName"]
+        if operation == "CreateTrainingJob":
             region = _REGION_SIGNED.search(signed)
             recording.requests[name] = {**given, "region": region[1] if region else None}
-        found = _described(recording, called[2], name)
+        found = _described(recording, name)
     if found:
         return Response(200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(found).encode())
     if query:
@@ -182,7 +178,7 @@ def _refusal(operation: str) -> str:
     return f"launch import answers only what creating a training job needs, not {operation}"
 
 
-def _described(recording: Recording, kind: str, name: str) -> dict[str, Any]:
+def _described(recording: Recording, name: str) -> dict[str, Any]:
     """Return the description of a recorded job, which seems to have completed, so that no script waits for it."""
     job = recording.requests.get(name)
     if job is None:
@@ -193,8 +189,8 @@ def _described(recording: Recording, kind: str, name: str) -> dict[str, Any]:
     return {
         **{member: value for member, value in job.items() if member not in ("region", "Tags")},
         **dict.fromkeys(times, now),
-        f"{kind}JobStatus": "Completed",
-        f"{kind}JobArn": f"arn:aws:sagemaker:{job['region']}:{_ACCOUNT}:{_RESOURCES[kind]}/{name.lower()}",
+        "TrainingJobStatus": "Completed",
+        "TrainingJobArn": f"arn:aws:sagemaker:{job['region']}:{_ACCOUNT}:training-job/{name.lower()}",
         "SecondaryStatus": "Completed",
         "ModelArtifacts": {"S3ModelArtifacts": f"{output}/{name}/output/model.tar.gz"},
         "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "EndTime": now, "StatusMessage": ""}],

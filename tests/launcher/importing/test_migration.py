@@ -1,4 +1,4 @@
-"""What `launch import` reads of other tools: notebooks, tuning jobs, code that an SDK has packed."""
+"""What `launch import` reads of other tools: notebooks and code that an SDK has packed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from launching import launch
 
 ARN = "arn:aws:iam::123456789012:role/Trainer"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/x:1"
-DEFINITION: dict[str, Any] = {
+REQUEST: dict[str, Any] = {
+    "TrainingJobName": "digits",
     "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
     "RoleArn": ARN,
     "OutputDataConfig": {"S3OutputPath": "s3://bucket/out/"},
     "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 30},
     "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
 }
-REQUEST = DEFINITION | {"TrainingJobName": "digits"}
 
 
 @pytest.fixture(autouse=True)
@@ -80,96 +80,21 @@ def test_broken_notebook_is_one_clear_line(text: str) -> None:
     )
 
 
-RANGES: dict[str, list[Any]] = {
-    "ContinuousParameterRanges": [{"Name": "lr", "MinValue": "0.0001", "MaxValue": "0.1"}],
-    "IntegerParameterRanges": [{"Name": "depth", "MinValue": "1", "MaxValue": "5"}],
-    "CategoricalParameterRanges": [{"Name": "optimizer", "Values": ['"adam"', '"sgd"']}],
-}
-STATIC = {"epochs": "3", "sagemaker_program": '"fit.py"', "sagemaker_submit_directory": '"s3://bucket/c.tar.gz"'}
-TUNING: dict[str, Any] = {
-    "HyperParameterTuningJobName": "digits-tuning",
-    "HyperParameterTuningJobConfig": {
-        "Strategy": "Bayesian",
-        "HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "loss"},
-        "ResourceLimits": {"MaxNumberOfTrainingJobs": 20, "MaxParallelTrainingJobs": 2},
-        "ParameterRanges": RANGES,
-    },
-    "TrainingJobDefinition": {**DEFINITION, "StaticHyperParameters": STATIC},
-    "Tags": [{"Key": "team", "Value": "vision"}],
-}
-MATRIX = "launch job.yaml --matrix lr=0.0001,0.1 --matrix depth=1,5 --matrix optimizer=adam,sgd --max-parallel 2"
-
-
-def check_tuned(text: str, **more: Any) -> None:
-    """Check the spec of TUNING, whose job has the static hyperparameters."""
-    Path("src").mkdir(exist_ok=True)
-    Path("src/fit.py").touch()
-    Path("job.yaml").write_text(text)
-    spec = launcher.load("job.yaml")
-    assert (spec.base_name, spec.hyperparameters, spec.code and spec.code.entry_point) == (
-        "digits-tuning",
-        {"epochs": "3"},
-        "fit.py",
-    )
-    planned = launcher.plan(spec.model_copy(update={"code": None})).request
-    assert planned == DEFINITION | more | {
-        "TrainingJobName": planned["TrainingJobName"],
-        "HyperParameters": {"epochs": "3"},
-    }
-    note = "# Left out: the search of the tuning job (Bayesian, at most 20 jobs); similar is "
-    assert note + MATRIX in text.splitlines()
-
-
-@pytest.mark.parametrize("around", [lambda tuning: tuning, lambda tuning: {"States": {"Tune": {"Parameters": tuning}}}])
-def test_tuning_job_becomes_its_training_job(around: Any) -> None:
-    Path("tuning.json").write_text(json.dumps(around(TUNING)))
-    check_tuned(import_file("tuning.json").as_yaml(), Tags=TUNING["Tags"])
-
-
-@pytest.mark.parametrize("prefix", ["", "arn:aws:sagemaker:us-east-1:123456789012:hyper-parameter-tuning-job/"])
-def test_tuning_job_of_the_account_is_imported_by_name_and_arn(prefix: str, aws: StandIn) -> None:
-    aws.client("sagemaker").create_hyper_parameter_tuning_job(**TUNING)
-    done = launch("import", f"{prefix}digits-tuning")
-    assert done.returncode == 0, done.stderr
-    check_tuned(done.stdout, Tags=TUNING["Tags"])
-
-
-def test_job_that_does_not_exist_is_reported_as_before(aws: StandIn) -> None:
+def test_job_that_does_not_exist_is_reported(aws: StandIn) -> None:
     done = launch("import", "digits")
     assert (done.returncode, done.stderr.startswith("error: there is no training job 'digits' in us-east-1")) == (
         3,
         True,
     )
-    arn = "arn:aws:sagemaker:eu-west-1:123456789012:hyper-parameter-tuning-job/digits"
-    done = launch("import", arn)
-    assert (done.returncode, "DescribeHyperParameterTuningJob" in done.stderr) == (3, True)
 
 
-def test_one_of_several_definitions_is_picked() -> None:
-    definitions = [
-        DEFINITION
-        | {
-            "DefinitionName": name,
-            "HyperParameterRanges": {"IntegerParameterRanges": [RANGES["IntegerParameterRanges"][0]]},
-        }
-        for name in ("small", "large")
-    ]
-    del definitions[1]["ResourceConfig"]
-    definitions[1]["HyperParameterTuningResourceConfig"] = {
-        "AllocationStrategy": "Prioritized",
-        "InstanceConfigs": [{"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 9}],
-    }
-    tuning = {**TUNING, "TrainingJobDefinitions": definitions}
-    del tuning["TrainingJobDefinition"]
-    Path("tuning.json").write_text(json.dumps(tuning))
-    with pytest.raises(InputError, match=r"has 2 requests: 1 small\.TrainingJob, 2 large\.TrainingJob; choose one"):
+def test_tuning_job_is_refused_with_the_remedy(aws: StandIn) -> None:
+    refusal = "is a tuning job; import one of its training jobs"
+    done = launch("import", "arn:aws:sagemaker:eu-west-1:123456789012:hyper-parameter-tuning-job/digits")
+    assert (done.returncode, done.stderr) == (2, f"error: digits {refusal}\n")
+    Path("tuning.json").write_text(json.dumps({"HyperParameterTuningJobConfig": {}, "TrainingJobDefinition": REQUEST}))
+    with pytest.raises(InputError, match=refusal):
         import_file("tuning.json")
-    found = import_file("tuning.json", "2")
-    assert (found.spec["base_name"], found.spec["resource_config"]) == (
-        "large",
-        {"instance_type": "ml.g5.xlarge", "instance_count": 1, "volume_size_in_gb": 9},
-    )
-    assert [note.partition("launch ")[2] for note in found.notes] == ["job.yaml --matrix depth=1,5 --max-parallel 2"]
 
 
 def places(value: Any) -> list[tuple[Any, ...]]:
@@ -178,7 +103,11 @@ def places(value: Any) -> list[tuple[Any, ...]]:
 
 
 CODE_REQUEST: dict[str, Any] = REQUEST | {
-    "HyperParameters": STATIC,
+    "HyperParameters": {
+        "epochs": "3",
+        "sagemaker_program": '"fit.py"',
+        "sagemaker_submit_directory": '"s3://bucket/c.tar.gz"',
+    },
     "InputDataConfig": [
         {"ChannelName": name, "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/x"}}}
         for name in ("code", "sm_drivers")
@@ -187,10 +116,9 @@ CODE_REQUEST: dict[str, Any] = REQUEST | {
 
 
 @pytest.mark.parametrize("wrong", ["3", ["x"], {"a": {}}, None], ids=json.dumps)
-@pytest.mark.parametrize("original", [TUNING, CODE_REQUEST], ids=["tuning", "code"])
-def test_wrong_value_anywhere_is_imported_or_one_clear_line(original: dict[str, Any], wrong: Any) -> None:
-    for *above, last in filter(None, places(original)):
-        data = json.loads(json.dumps(original))
+def test_wrong_value_anywhere_is_imported_or_one_clear_line(wrong: Any) -> None:
+    for *above, last in filter(None, places(CODE_REQUEST)):
+        data = json.loads(json.dumps(CODE_REQUEST))
         level = data
         for key in above:
             level = level[key]
