@@ -89,11 +89,11 @@ CASES = {
     "csv-width": Case("csv", ROWS, replaced(b"25,r25", b"25;r25"), [25], lambda sample: int(sample["data"][0])),
     "csv-utf-8": Case("csv", ROWS, replaced(b"25,r25", b"25,\xff25"), [25], lambda sample: int(sample["data"][0])),
     "csv-quote": Case("csv", ROWS, replaced(b"25,r25", b'"5,r25'), REST, lambda sample: int(sample["data"][0])),
-    "recordio": Case("recordio", RECORDS, flipped(payload(25), 8), [25], first_number),
+    "recordio": Case("recordio", RECORDS, flipped(payload(25), 8), REST, first_number),
     "recordio-length": Case("recordio", RECORDS, flipped(payload(25), 2), REST, first_number),
     "image-recordio": Case("image-recordio", images, bytes, [25], first_number),
     "tfrecord": Case("tfrecord", TFRECORDS, flipped(payload(25)), [25], first_number),
-    "tfrecord-length": Case("tfrecord", TFRECORDS, flipped(payload(25), 12), [25], first_number),
+    "tfrecord-length": Case("tfrecord", TFRECORDS, flipped(payload(25), 12), REST, first_number),
     "tfrecord-cut": Case("tfrecord", TFRECORDS, lambda data: data[:-3], [39], first_number),
     "tfrecord-example": Case("tfrecord-example", examples, bytes, [25], lambda sample: int(sample["x"][1:5])),
     # The sample before the damage may lack a member.

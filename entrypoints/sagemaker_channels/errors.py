@@ -60,8 +60,6 @@ class MissingError(ChannelError):
 class CorruptError(ChannelError):
     """The data is damaged or ends too early. A transform may raise it, too, for a sample that it finds damaged."""
 
-    is_final: bool = False  # whether nothing after it in the object can be read
-
 
 def in_channel(error: E, channel: str) -> E:
     """Return an error with the name of its channel, which formats and streams do not know."""

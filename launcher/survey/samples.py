@@ -117,7 +117,6 @@ def _read(form: Format, stream: Any, key: str | None, count: int, peek: Peek) ->
     def skip(error: CorruptError) -> None:
         peek.damaged.append(str(error))
         if len(peek.damaged) >= count:
-            error.is_final = True
             raise error
 
     try:

@@ -35,11 +35,10 @@ def test_message_is_worded_from_the_attributes() -> None:
 
 def test_error_gets_its_channel_once_and_keeps_the_rest() -> None:
     error = corrupt("a.tar", 12, "is cut")
-    error.is_final = True
     named = in_channel(error, "train")
     assert str(named) == "channel 'train': object 'a.tar', byte 12: is cut"
     assert isinstance(named, CorruptError) and in_channel(named, "other") is named
-    assert (named.channel, named.object, named.position, named.is_final) == ("train", "a.tar", 12, True)
+    assert (named.channel, named.object, named.position) == ("train", "a.tar", 12)
 
 
 def test_pickled_error_has_the_same_message_and_attributes() -> None:

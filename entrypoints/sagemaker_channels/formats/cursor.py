@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from sagemaker_channels.errors import CorruptError, corrupt
-from sagemaker_channels.formats.window import CHUNK, Window
+from sagemaker_channels.formats.window import CHUNK
 from sagemaker_channels.sample import ByteStream, Sample
 
 OTHER: Sample = {}  # in place of a sample that is not needed
@@ -22,7 +22,7 @@ OTHER: Sample = {}  # in place of a sample that is not needed
 class Cursor:
     """The position to start at, `start`, and before each sample that of the next one, `position`.
 
-    `skips` is called with each damage after which the format can find the next record, and raises an error if there is too much.
+    `skips` is called with each damage after which the format knows the next record, and raises an error if there is too much.
     `turns` is (i, n) if only every n-th sample from the i-th on is needed. A format may then yield OTHER in place of the rest,
     without copying or checking them.
     """
@@ -43,7 +43,7 @@ class Cursor:
     def skip(self, error: CorruptError) -> None:
         """Return if reading may continue after this damage; otherwise raise the error."""
         try:
-            if self.skips is None or error.is_final:
+            if self.skips is None:
                 raise error from error.__cause__
             self.skips(error)
         finally:
@@ -81,27 +81,3 @@ def go_to(stream: ByteStream, start: int, key: str | None) -> None:
             start,
             "reading should resume here, but the object is shorter: it is not the one that was read before; start the epoch again",
         )
-
-
-def taken(
-    window: Window,
-    key: str | None,
-    cursor: Cursor,
-    take: Callable[..., bytes | None],
-    find: Callable[[Window], None],
-    *,
-    skips: bool,
-) -> bytes | None:
-    """Return the next record's payload by `take`, or nothing of it if that `skips` it; None at the stream's end.
-
-    After damage that the cursor skips, it is the record that `find` goes to.
-    """
-    while True:
-        try:
-            payload = take(window, key, skips=skips)
-        except CorruptError as error:
-            cursor.skip(error)
-            find(window)
-        else:
-            cursor.position = window.offset
-            return payload

@@ -150,6 +150,6 @@ FORMAT = Format(
     fit=partial(with_arrays, "<f4", alone=True),
     framing=tfrecord.FORMAT,
     decode=decode,
-    after_damage="the next record with a right checksum",
+    after_damage="the next record; after a damaged length, the next object",
     example=lambda _, data: {"x": data},
 )

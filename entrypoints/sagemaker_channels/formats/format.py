@@ -51,7 +51,7 @@ class Format:
     fit: Callable[[Sample], Sample] = field(compare=False, default=lambda sample: sample)
     # Whether records can be found from the beginning on: in joined objects, as in a Pipe, and in gzip-compressed ones.
     boundaries: bool = field(compare=False, default=True)
-    # For the reference: what is read next after skipped damage. A format without it cannot find the next record in the object.
+    # For the reference: what is read next after skipped damage. A format without it does not know the next record in the object.
     after_damage: str | None = field(compare=False, default=None)
     # A format whose records have to be decoded: the format that finds them, and what makes a sample of one record's bytes
     # (ValueError if it cannot). Several readers of a Pipe then decode in parallel.

@@ -50,9 +50,7 @@ def _contents(stream: ByteStream, key: str | None) -> Iterator[bytes]:
 
 
 def _damaged(key: str | None, offset: int, error: zlib.error) -> CorruptError:
-    damage = corrupt(key, offset, f"the gzip stream is damaged or cut: {error}")
-    damage.is_final = True
-    return damage
+    return corrupt(key, offset, f"the gzip stream is damaged or cut: {error}")
 
 
 class Gunzip:

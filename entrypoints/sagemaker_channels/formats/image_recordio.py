@@ -78,5 +78,5 @@ FORMAT = Format(
     fit=_fitted,
     framing=recordio.FORMAT,
     decode=decode,
-    after_damage="the next record",
+    after_damage="the next record; after a damaged header, the next object",
 )

@@ -2,8 +2,8 @@
 
 A record is a little-endian magic word, a word with a 3-bit flag and a 29-bit length, and the payload padded to 4 bytes. A
 payload with the magic word at a 4-byte boundary may have been split there (flags 1 first, 2 middle, 3 last part); joining the
-parts puts the magic word back. Lengths are trusted and the magic word is searched for only after skipped damage: some writers,
-SageMaker's among them, leave it inside whole records.
+parts puts the magic word back. Lengths are trusted and the magic word is never searched for: some writers, SageMaker's among
+them, leave it inside whole records.
 
 Source: MXNet/dmlc-core `recordio.h`.
 """
@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
-from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to, taken
+from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import data_of, write_each
@@ -81,7 +81,8 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                 yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
         window.position = start + 4 * place
         # One record that spans windows, is split in parts or is damaged.
-        whole = taken(window, key, cursor, take, _find, skips=left > 0)
+        whole = take(window, key, skips=left > 0)
+        cursor.position = window.offset
         if whole is None:
             return
         yield OTHER if left else sample_of(whole, key)
@@ -149,19 +150,6 @@ def take(window: Window, key: str | None, *, skips: bool = False) -> bytes | Non
     return None
 
 
-def _find(window: Window) -> None:
-    """Skip to what looks like a record, with another one after it if the view has its first word."""
-
-    def is_record() -> bool:
-        view, place = window.view, window.position
-        magic, word = _HEADER.unpack_from(view, place)
-        after = place + (8 + (word & MAX_LENGTH) + 3 & ~3)
-        is_followed = after + 4 > window.end or view[after : after + 4] == MAGIC_BYTES
-        return magic == MAGIC and word >> 29 in (_WHOLE, _FIRST) and is_followed
-
-    window.scan(is_record, 8, 4)
-
-
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
     """Write payloads as records, and return their number. Raises ValueError for 512 MiB or more, the format's limit."""
     count = 0
@@ -203,5 +191,4 @@ FORMAT = Format(
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
     holds="data",
-    after_damage="the next record",
 )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from sagemaker_channels.errors import CorruptError, corrupt
-from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to, taken
+from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import data_of, write_each
@@ -67,20 +67,21 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             data = piece.tobytes()  # faster than bytes()
             yield {DATA: data} if key is None else {KEY: key, DATA: data}
         # One record that spans windows or is damaged.
-        whole = taken(window, key, cursor, _take, _find, skips=left > 0)
+        offset = window.offset
+        whole = _take(window, key, skips=left > 0)
+        cursor.position = window.offset
         if whole is None:
             return
-        yield OTHER if left else sample_of(whole, key)
+        payload, checksum = whole
+        if not left and masked(crc32c(payload)) != checksum:
+            cursor.skip(_corrupt(key, offset, "the checksum of the payload is wrong"))
+            continue
+        yield OTHER if left else sample_of(payload, key)
         left = left - 1 if left else others
 
 
-def _find(window: Window) -> None:
-    """Skip to what is a record's length by its checksum."""
-    window.scan(lambda: _is_header(window.view[window.position : window.position + 12]), 12, 1)
-
-
-def _take(window: Window, key: str | None, *, skips: bool) -> bytes | None:
-    """Return the next record's payload, or skip it; None at the stream's end."""
+def _take(window: Window, key: str | None, *, skips: bool) -> tuple[bytes, int] | None:
+    """Return the next record's payload, nothing of it if it `skips` it, and its checksum; None at the stream's end."""
     offset = window.offset
     header = window.take(12)
     if not header:
@@ -98,9 +99,7 @@ def _take(window: Window, key: str | None, *, skips: bool) -> bytes | None:
     missing = length + 4 - len(payload) - skipped - len(footer)
     if missing:
         raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
-    if not skips and masked(_crc32c()(payload)) != _FOOTER.unpack(footer)[0]:
-        raise _corrupt(key, offset, "the checksum of the payload is wrong")
-    return payload
+    return payload, _FOOTER.unpack(footer)[0]
 
 
 def encode(record: bytes) -> list[bytes]:
@@ -161,5 +160,5 @@ FORMAT = Format(
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".tfrecord",
     holds="data",
-    after_damage="the next record with a right checksum",
+    after_damage="the next record; after a damaged length, the next object",
 )

@@ -10,7 +10,6 @@ Formats with many small records read `view` between `position` and `end` directl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from io import BytesIO
 
 from sagemaker_channels.contract import MAX_SAMPLE_VARIABLE
@@ -90,18 +89,6 @@ class Window:
             missing -= step
             if missing == 0 or not self.refill():
                 return size - missing
-
-    def scan(self, is_next: Callable[[], bool], size: int, step: int) -> None:
-        """Skip bytes, `step` at a time, until `is_next()` with at least `size` bytes in the view, or to the stream's end."""
-        while True:
-            while (rest := self.end - self.position) < size:
-                self.extend()
-                if self.end == rest:
-                    self.position = self.end
-                    return
-            if is_next():
-                return
-            self.position += step
 
 
 def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:

@@ -41,6 +41,8 @@ def test_damage_is_skipped_recorded_and_leaves_every_state_right(
     assert (record["channel"], record["object"]) == ("train", "1")
     assert record["count"] == record["budget"] == 1
     assert f"object '1', byte {record['byte']}" in record["reason"]
+    rest = f"; the rest of this object of {len(content_of(case)[1]):,} bytes is skipped"
+    assert record["reason"].endswith(rest) == (39 in case.lost)
     assert "skipped channel=train epoch=0 rank=0 count=1 budget=1 object=1 byte=" in capsys.readouterr().err
     for number, state in enumerate(states):
         resumed = opened()
@@ -112,7 +114,6 @@ in_pipes = pytest.mark.parametrize(
         "jsonl",
         "csv-width",
         "csv-utf-8",
-        "recordio",
         "image-recordio",
         "tfrecord",
         "tfrecord-example",
@@ -150,7 +151,7 @@ def test_pipe_of_two_workers_continues_after_the_damaged_record(name: str, tmp_p
     assert len(skipped(environment)) == 2, "each reads the whole stream"
 
 
-@pytest.mark.parametrize("name", ["csv-quote", "tar-second-member"])
+@pytest.mark.parametrize("name", ["csv-quote", "tar-second-member", "recordio", "tfrecord-length"])
 def test_pipe_without_a_record_to_find_is_an_error(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     environment = piped(tmp_path, content_of(case))
