@@ -43,7 +43,7 @@ def open_stream(
     *,
     reader: int,
     finished: bool = False,
-    may_grow: Callable[[], bool] = lambda: False,
+    has_skipped: Callable[[], bool] = lambda: False,
 ) -> ByteStream | None:
     """Wait for the readers of this host and the FIFO, and open the bytes of an epoch.
 
@@ -53,7 +53,7 @@ def open_stream(
         readers: The number of processes or threads of this host that read the epoch.
         reader: Which of the readers this is, the same one in every epoch.
         finished: This reader needs nothing of the epoch, and the others must not wait for it. The process may end afterwards.
-        may_grow: Whether this reader may need much more of the stream than the others, so that the ring grows if they do not read.
+        has_skipped: Whether this reader has skipped damaged samples, so that it may wait for another one that waits for it.
 
     Returns:
         The stream; None if `finished`.
@@ -75,7 +75,7 @@ def open_stream(
         return None
     stream = None
     try:
-        _streams[key] = stream = _opened(channel, own, may_grow)
+        _streams[key] = stream = _opened(channel, own, has_skipped)
         if isinstance(stream, ring.RingStream):
             stream.wait_for_others()
     except BaseException:
@@ -101,7 +101,7 @@ def _watch(reference: Callable[[], Stream | None], channel: Channel, own: Reques
         time.sleep(_WATCH_SECONDS)
 
 
-def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Stream:
+def _opened(channel: Channel, own: Request, has_skipped: Callable[[], bool]) -> Stream:
     """Wait until all readers have asked and the FIFO has a writer, and open the FIFO, or the ring, or make that."""
     pending: fifo.PendingFifo | None = None
     since, pause, most, warn_at = time.monotonic(), 0.001, 0, WARN_SECONDS
@@ -119,7 +119,7 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Str
                         return fifo.FifoStream(descriptor, silence)
                 elif pending is not None and (about := _open_ring(channel, own, table, pending)):
                     pipe_record.store_table(channel, {**table, own.name: own})
-                    return ring.RingStream(channel, own, about, may_grow)
+                    return ring.RingStream(channel, own, about, has_skipped)
             seconds = time.monotonic() - since
             if pending is not None:
                 if seconds > wait_seconds():
