@@ -22,7 +22,6 @@ from launcher.console import print_line, say, show_problems, shown_path
 from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_you_mean_path, dotted
 from launcher.parsing.layers import Assignment
 from launcher.parsing.team_files import values_below
-from launcher.request.instance_types import instance_type
 from launcher.rules.team_rules import REQUIRED
 from launcher.s3.uri import parse_s3_uri
 from launcher.spec.model import value_at
@@ -39,7 +38,7 @@ _MOST_ROLES = 10  # that are shown
 
 def _machine(value: str) -> str:
     """Return an instance type. Raises click.BadParameter."""
-    if instance_type(value).storage is None and not re.fullmatch(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", value):
+    if not re.fullmatch(r"ml\.[a-z0-9-]+\.[a-z0-9-]+", value):
         raise click.BadParameter(f"expected an instance type such as ml.g5.xlarge, got {value!r}")
     return value
 
@@ -58,11 +57,6 @@ def _prefix(value: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-def _bucket(value: str) -> str:
-    """Return `s3://bucket/prefix`."""
-    return _prefix(value).rstrip("/")
-
-
 # Each answer's option, question and check, and the keys of which one has it already if the layers below the spec give it.
 _ANSWERS: dict[str, tuple[str, str, Callable[[str], str], list[SpecPath]]] = {
     "instance_type": (
@@ -72,7 +66,7 @@ _ANSWERS: dict[str, tuple[str, str, Callable[[str], str], list[SpecPath]]] = {
         [("resource_config", key) for key in ("instance_type", "instance_groups", "instance_preferences")],
     ),
     "role": ("--role", "Role of the job (ARN)", _role, [("role_arn",)]),
-    "bucket": ("--bucket", "Bucket or prefix of data and outputs", _bucket, [OUTPUT]),
+    "bucket": ("--bucket", "Bucket or prefix of data and outputs", _prefix, [OUTPUT]),
 }
 _OPTIONS = {("region",): "--region", **{paths[0]: option for option, _, _, paths in _ANSWERS.values()}}
 
@@ -89,7 +83,7 @@ _OPTIONS = {("region",): "--region", **{paths[0]: option for option, _, _, paths
     "answers",
     click.option("--instance-type", type=_machine, metavar="TYPE", help="The instance type: ml.g5.xlarge."),
     click.option("--role", type=_role, metavar="ARN", help="The role that the job runs as."),
-    click.option("--bucket", type=_bucket, metavar="URI", help="The bucket, or a prefix, of data and outputs."),
+    click.option("--bucket", type=_prefix, metavar="URI", help="The bucket, or a prefix, of data and outputs."),
     kind=dict,
 )
 @options.many(
@@ -125,7 +119,7 @@ def init(
     nor written, and what it requires is asked, too. Without a terminal, pass the options and --set, or --yes for the defaults. The
     spec passes `launch --dry-run` at once.
     """
-    from launcher.survey.draft import Answers, draft, draft_text, notes_on
+    from launcher.survey.draft import draft, draft_text, notes_on
     from launcher.survey.folder import look_at_folder
 
     found = look_at_folder(folder)
@@ -155,13 +149,13 @@ def init(
     defaults = {
         "instance_type": "ml.g5.xlarge" if found.uses_gpu else "ml.m5.xlarge",
         "role": roles[0] if roles else f"arn:aws:iam::{number}{_EXAMPLE}",
-        "bucket": f"s3://{parse_s3_uri(data).bucket if data else own}",
+        "bucket": f"s3://{parse_s3_uri(data).bucket if data else own}/",
     }
     for name in missing:
         _, question, check, _ = _ANSWERS[name]
         default = defaults[name]
         answers[name] = click.prompt(question, default=default, value_proc=check, err=True) if may_ask else default
-    asked = Answers(None if region == below.get("region") else region, **answers)
+    asked = {"region": None if region == below.get("region") else region, **answers}
     values, comments = draft(found, folder, target, asked, places, below)
     placed = [
         Assignment.of(dotted(path), value, option)
@@ -176,9 +170,9 @@ def init(
         print_line(text.rstrip("\n"))
     show_problems(plan.warnings)
     notes = notes_on(folder, found, places, others)
-    if str(asked.role).endswith(_EXAMPLE) and asked.role not in roles:
+    if str(asked["role"]).endswith(_EXAMPLE) and asked["role"] not in roles:
         notes.append("no role was found: replace role_arn by yours")
-    steps = _next_steps(target, plan.spec, local)
+    steps = _next_steps(target, local)
     if as_json:
         options.print_json({"spec": str(target), "text": text, "notes": notes, "next": steps})
         return
@@ -243,17 +237,17 @@ def _planned(
             spec = launcher.parse_spec(text, str(target), sets=[*places, *sets], environ=os.environ)
             return text, launcher.plan(spec)
         except SpecError as error:
-            required = [each for each in error.problems if each.code == REQUIRED]
             wanted = {
-                dotted(each.path): each for each in required if may_ask or not str(each.location).startswith("--")
+                dotted(each.path): each.message.partition(";")[0]
+                for each in error.problems
+                if each.code == REQUIRED and (may_ask or not str(each.location).startswith("--"))
             }
             if not wanted:
                 raise
-            texts = {name: f"{name} {each.message.partition(';')[0]}" for name, each in wanted.items()}
             if not may_ask:
-                lines = [f"{text}; pass {shlex.quote(f'--set={name}=VALUE')}" for name, text in texts.items()]
+                lines = [f"{name} {text}; pass {shlex.quote(f'--set={name}=VALUE')}" for name, text in wanted.items()]
                 raise RefusedError("\n".join(lines)) from None
-            sets += [f"{name}={click.prompt(text, err=True)}" for name, text in texts.items()]
+            sets += [f"{name}={click.prompt(f'{name} {text}', err=True)}" for name, text in wanted.items()]
 
 
 def _write(target: Path, text: str) -> None:
@@ -265,17 +259,8 @@ def _write(target: Path, text: str) -> None:
         raise RefusedError(f"{target}: cannot be written: {error.strerror}; write to another file by -o") from None
 
 
-def _next_steps(target: Path, spec: launcher.JobSpec, local: dict[str, Path]) -> list[str]:
+def _next_steps(target: Path, local: dict[str, Path]) -> list[str]:
     """Return the commands that a user runs next, in this order."""
-    job, channels = shlex.quote(shown_path(target)), spec.all_channels
-    paths = {name: shlex.quote(shown_path(path)) for name, path in local.items()}
-    here = "".join(f" --channel {name}={path}" for name, path in paths.items())
-    uris = {name: f"{getattr(channels[name], 's3_uri', '')} --exclude '*.DS_Store'" for name in paths}
-    copies = [f"aws s3 {'cp' if local[each].is_file() else 'sync'} {path} {uris[each]}" for each, path in paths.items()]
-    return [
-        f"launch {job} --dry-run",
-        f"launch {job} --local{here or ' --sample 100'}",
-        *copies,
-        f"launch {job} --check",
-        f"launch {job}",
-    ]
+    job = shlex.quote(shown_path(target))
+    here = "".join(f" --channel {name}={shlex.quote(shown_path(path))}" for name, path in local.items())
+    return [f"launch {job}{more}" for more in (" --dry-run", f" --local{here or ' --sample 100'}", " --check", "")]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from launcher import bundled
 from launcher.console import counted, human_bytes, plain
@@ -31,15 +31,7 @@ READS_ALL = "entrypoints/read_channels.py"  # the bundled script that reports wh
 # Formats of an inventory -> the channel's content type; an object of another format, such as .npz, which is a zip, is one sample.
 _TYPES = {name: content_type for name, content_type in MIME_TYPES.items() if name != "zip"}
 Places = Mapping[str, tuple[str | None, "Inventory | None"]]
-
-
-class Answers(NamedTuple):
-    """What the user chose; None if the layers below the spec give it."""
-
-    region: str | None
-    instance_type: str | None
-    role: str | None
-    bucket: str | None  # or a prefix, of data and outputs
+Answers = Mapping[str, str | None]  # region, instance_type, role and bucket; None if the layers below the spec give it
 
 
 def notes_on(folder: Path, found: Folder, places: Places, others: Sequence[str]) -> list[str]:
@@ -76,16 +68,16 @@ def draft(
     """
     base = re.sub(r"[^A-Za-z0-9]+", "-", folder.resolve().name).strip("-")[:40].strip("-") or "job"
     output = (below.get("output_data_config") or {}).get("s3_output_path", "")
-    bucket = answers.bucket or str(output).rstrip("/")
+    bucket = answers["bucket"] or f"{str(output).rstrip('/')}/"
     code, why = _code(found, folder, target)
     resources = _resources(answers, places, below.get("resource_config") or {})
     image = {"framework": "pytorch", "version": versions_of_framework("pytorch")[-1].version}
-    outputs = {"s3_output_path": f"{bucket}/{base}/out/"} if answers.bucket else None
+    outputs = {"s3_output_path": f"{bucket}{base}/out/"} if answers["bucket"] else None
     rows = {
         "base_name": (base, "the job's name begins so"),
-        "region": (answers.region, "where the job and its bucket are"),
+        "region": (answers["region"], "where the job and its bucket are"),
         "image": (None if "image" in below else image, "AWS's image, for CPUs or GPUs by the instance type"),
-        "role_arn": (answers.role, "the role that the job runs as"),
+        "role_arn": (answers["role"], "the role that the job runs as"),
         "code": (code, why),
         "resource_config": (resources, "the machine; `launch cost` estimates its price"),
         "stopping_condition": (
@@ -98,7 +90,7 @@ def draft(
     comments = {key: comment for key, (_, comment) in rows.items()}
     values["channels"] = channels = {}
     for name, (uri, inventory) in (places or {"train": (None, None)}).items():
-        channels[name], what = _channel(uri or f"{bucket}/{base}/{name}/", inventory)
+        channels[name], what = _channel(uri or f"{bucket}{base}/{name}/", inventory)
         comments[f"channels.{name}"] = f"{'' if uri else 'to be copied there: '}{what}"
     return values, comments
 
@@ -122,10 +114,10 @@ def _code(found: Folder, folder: Path, target: Path) -> tuple[dict[str, Any], st
 
 def _resources(answers: Answers, places: Places, below: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of `resource_config` is not below the spec."""
-    machine = answers.instance_type or below.get("instance_type")
+    machine = answers["instance_type"] or below.get("instance_type")
     if machine is None:  # groups or preferences of instances, which have counts of their own
         return {}
-    resources = {"instance_type": answers.instance_type, "instance_count": 1}
+    resources = {"instance_type": answers["instance_type"], "instance_count": 1}
     if instance_type(machine).storage == "EBS":
         size = sum(inventory.bytes for _, inventory in places.values() if inventory)
         resources["volume_size_in_gb"] = max(30, ceil(1.5 * size / 1e9) + 10)
