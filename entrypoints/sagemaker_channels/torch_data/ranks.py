@@ -241,5 +241,6 @@ def _store() -> Any:
 
 
 def _connected(host: str, port: int) -> Any:
+    # libuv is for servers, but builds without it, such as Debian's, refuse clients with this default, too.
     distributed: Any = torch.distributed
-    return distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_SECONDS))
+    return distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_SECONDS), use_libuv=False)

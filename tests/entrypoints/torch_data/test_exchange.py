@@ -6,8 +6,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch.distributed
 
 from patience import PATIENCE
 from sagemaker_channels.torch_data import ranks
@@ -42,6 +44,25 @@ def test_rank_0_that_has_died_is_not_waited_for_as_long_as_the_group_would(tmp_p
     )
     assert process.stdout == "None\n"
     assert "objects: is not compared with what other ranks read" in process.stderr
+
+
+def test_torch_without_libuv_compares_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's build refuses even clients that ask for it, as they do by default."""
+    distributed: Any = torch.distributed
+    server = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def without_libuv(*args: Any, use_libuv: bool = True, **others: Any) -> Any:
+        if use_libuv:
+            raise RuntimeError("use_libuv was requested but PyTorch was built without libuv support")
+        return store(*args, **others, use_libuv=False)
+
+    store = distributed.TCPStore
+    monkeypatch.setattr(distributed, "TCPStore", without_libuv)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(server.port))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setattr(ranks, "_stores", {})
+    assert ranks.exchange("objects", "1") == "1"
 
 
 def test_store_that_is_connected_but_never_answers_is_not_waited_for(
