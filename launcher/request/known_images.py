@@ -1,6 +1,6 @@
 """What is known offline of AWS's registries, so that a misspelt image or region is noticed before a job waits for it.
 
-The repositories and tags are those of launcher/data/images.json, and the regions those of the installed botocore.
+The repositories and tags are those of launcher/data/images.json, and the regions those of that file and of the installed botocore.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def known_regions() -> tuple[str, ...]:
         return ()
     content = Path(package.submodule_search_locations[0], "data", "partitions.json").read_text(encoding="utf-8")
     found = {region for partition in json.loads(content)["partitions"] for region in partition["regions"]}
+    found.update(*image_table()["registries"])  # botocore may be older than the table
     return tuple(sorted(region for region in found if not region.endswith("-global")))
 
 

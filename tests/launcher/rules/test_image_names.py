@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,6 +89,16 @@ def test_misspelt_region_is_found_with_the_right_name(overlay: str, right: str) 
     ((code, message),) = found(overlay)
     assert code == "region-unknown"
     assert right in message
+
+
+def test_region_of_the_image_table_is_known_if_botocore_is_older(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/partitions.json").write_text('{"partitions": [{"regions": {"us-east-1": {}}}]}')
+    botocore = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: botocore)
+    assert "me-west-1" in known_regions.__wrapped__()
 
 
 def test_every_region_of_botocore_draws_no_warning() -> None:
