@@ -184,6 +184,7 @@ def run_local(
         RefusedError: The run cannot start.
         TrainingFailedError, StoppedError: The training failed or was stopped, with `raise_on_failure`.
     """
+    _require_plan(plan)
     if sys.platform == "win32":
         raise RefusedError("local runs need Linux or macOS; run launch in the Windows Subsystem for Linux (WSL)")
     from launcher.local.run import run_local
@@ -255,11 +256,17 @@ def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account
     return job.name, account or Account(region=job.region, profile=job.profile)
 
 
+def _require_plan(plan: Plan) -> None:
+    if not isinstance(plan, Plan):
+        raise TypeError(f"expected a plan, got {plan!r}; pass launcher.plan({plan!r})")
+
+
 def _opened(plan: Plan, account: Account | None) -> Account:
     """Return the account, which from now on masks the plan's secrets in its messages. Raises SpecError if the team forbids it."""
     from launcher.aws.session import Account
     from launcher.jobs.submission import mask_settings, require_allowed
 
+    _require_plan(plan)
     account = account or Account(region=plan.spec.region, profile=plan.spec.profile)
     mask_settings(plan, account.mask)
     require_allowed(plan, account)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -42,6 +43,12 @@ def test_every_option_of_a_local_run_is_documented() -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'plans'"):
         launcher.plans  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["check", "run_local", "submit", "upload_code"])
+def test_spec_in_place_of_its_plan_is_an_error_with_the_right_call(name: str) -> None:
+    with pytest.raises(TypeError, match=re.escape("got 'job.yaml'; pass launcher.plan('job.yaml')")):
+        getattr(launcher, name)("job.yaml")
 
 
 def test_set_values_are_sent_as_written() -> None:
