@@ -204,6 +204,8 @@ def _run(args: list[str]) -> int:
         # Errors of other files than stdout and stderr have a file name.
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
             raise
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            return _report(args, f"{error.strerror}; raise the limit by `ulimit -n 1024`", LaunchError.exit_code)
         if isinstance(error, OSError) and error.filename is not None:
             remedy = "correct the path, or ask its owner for access"
             return _report(args, f"{error.filename}: {error.strerror}; {remedy}", LaunchError.exit_code)

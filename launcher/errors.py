@@ -6,8 +6,10 @@ everything that is wrong with a file. Only the command line prints them. A name 
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,6 +149,16 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean X?`, or an empty text if no name is near."""
     found = nearest(name, names)
     return f"; did you mean {found}?" if found else ""
+
+
+def has_folder(path: str | Path) -> bool:
+    """Return whether a folder is there. Raises OSError if it cannot be seen, which Path.is_dir hides since Python 3.14."""
+    try:
+        return stat.S_ISDIR(Path(path).stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 def did_you_mean_path(path: str | Path, fits: Callable[[Path], bool] = Path.exists) -> str:

@@ -13,7 +13,7 @@ from launcher.advice.facts import ANSWERS, Observed, Use
 from launcher.commands import options
 from launcher.commands.local import data_option
 from launcher.console import Console, print_line, say
-from launcher.errors import InputError, RefusedError
+from launcher.errors import InputError, RefusedError, has_folder
 from launcher.lists.list_files import is_s3
 from launcher.s3.uri import S3Location, parse_s3_uri
 
@@ -104,7 +104,7 @@ def channels_asked(
     from launcher.jobs.submission import mask_settings
     from launcher.survey.channels import Channel, channels_of
 
-    if asked.data is not None and not asked.data.is_dir():
+    if asked.data is not None and not has_folder(asked.data):
         what = f"there is no directory {asked.data}; create it, or correct the path"
         raise InputError(f"--data {asked.data}: {what}")
     if is_s3(asked.spec) or options.is_folder(asked.spec):
@@ -134,6 +134,6 @@ def _name_and_folder(text: str) -> tuple[str, Path]:
         raise InputError(
             f"--channel {text}: write NAME=PATH, such as train=./images; to advise on one channel, write its name after SPEC"
         )
-    if not Path(path).is_dir():
+    if not has_folder(path):
         raise InputError(f"--channel {text}: there is no folder {path}; correct the path")
     return name, Path(path)

@@ -19,7 +19,7 @@ from launcher.account.needs import ARN
 from launcher.commands import options
 from launcher.commands.local import yes_option
 from launcher.console import print_line, say, show_problems, shown_path
-from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_you_mean_path, dotted
+from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_you_mean_path, dotted, has_folder
 from launcher.parsing.layers import Assignment
 from launcher.parsing.team_files import values_below
 from launcher.rules.team_rules import REQUIRED
@@ -185,7 +185,7 @@ def _check_target(target: Path, *, dry_run: bool) -> None:
     """Raise InputError if the spec cannot be written there."""
     if not dry_run and os.path.lexists(target):
         raise InputError(f"{target}: exists already, and is not replaced; write to another file by -o, or delete it")
-    if not target.parent.is_dir():
+    if not has_folder(target.parent):
         near = did_you_mean_path(target.parent, Path.is_dir) or "; create it, or name another file"
         raise InputError(f"-o {target}: there is no folder {target.parent}{near}")
 

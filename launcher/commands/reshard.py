@@ -18,7 +18,7 @@ from launcher import bundled
 from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, own_output, submit_options
-from launcher.errors import InputError, RefusedError
+from launcher.errors import InputError, RefusedError, has_folder
 from launcher.parsing.layers import Assignment
 from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
@@ -175,7 +175,7 @@ def _between_folders(
 
     folders = {"data": source, **({"labels": shards.labels} if shards.labels else {})}
     for folder in folders.values():
-        if not Path(folder).is_dir():
+        if not has_folder(folder):
             raise InputError(f"{folder}: there is no such folder; correct the path, or write s3://bucket/prefix")
     wanted = Namespace(output=output, format=shards.format, shard_bytes=shards.shard_size, source=source)
     wanted.sidecars, wanted.seed = shards.sidecars or "", shards.shuffle_seed

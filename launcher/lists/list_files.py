@@ -11,7 +11,7 @@ from pathlib import Path
 from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.console import counted
-from launcher.errors import InputError, RefusedError, did_you_mean_path
+from launcher.errors import InputError, RefusedError, did_you_mean_path, has_folder
 from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
 
@@ -143,7 +143,7 @@ def described(skipped: Counter[str]) -> str:
 def _files(folder: str) -> Iterator[str]:
     from sagemaker_channels.sources.mounted import walk  # imports all readers, which `launch --help` need not wait for
 
-    if not Path(folder).is_dir():
+    if not has_folder(folder):
         raise InputError(f"{folder}: there is no such folder{did_you_mean_path(folder, Path.is_dir)}")
     try:
         yield from map(os.fsdecode, walk(os.fsencode(os.path.realpath(folder))))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.console import Console, human_bytes
-from launcher.errors import InputError, RefusedError, StoppedError, dotted
+from launcher.errors import InputError, RefusedError, StoppedError, dotted, has_folder
 from launcher.jobs.outcome import Outcome
 from launcher.local.attempts import run_attempts
 from launcher.local.channels.delivery import provider_of
@@ -192,7 +192,7 @@ def _reads_remote(plan: Plan, local: ChannelPaths) -> bool:
 
 def _file_systems(options: LocalOptions) -> dict[str, Path]:
     """Return the directory of each file system, by its id: those in the data folder, then those of --mount."""
-    if options.data is not None and not options.data.is_dir():
+    if options.data is not None and not has_folder(options.data):
         raise InputError(f"--data {options.data}: there is no directory {options.data}; create it, or correct the path")
     kinds = [kind for kind in KINDS.values() if kind.MEMBER == "FileSystemDataSource"]
     folders = [options.data / kind.data_folder() for kind in kinds] if options.data else []
@@ -202,7 +202,7 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
         identity, separator, path = mount.partition("=")
         if not separator:
             raise InputError(f"--mount {mount}: write <file system id>=<directory>, such as fs-0123456789abcdef0=/data")
-        if not Path(path).is_dir():
+        if not has_folder(path):
             raise InputError(f"--mount {mount}: there is no directory {path}; create it, or correct the path")
         if identity in mounted:
             both = f"{mounted[identity]} and {path}"

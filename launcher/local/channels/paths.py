@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.console import shown_path
-from launcher.errors import InputError, LaunchError, did_you_mean, did_you_mean_path
+from launcher.errors import InputError, LaunchError, did_you_mean, did_you_mean_path, has_folder
 from launcher.planning import Plan
 from launcher.request.build import connector_variables
 from launcher.request.view import file_system_source, s3_source, with_source
@@ -92,7 +92,7 @@ def _parsed(plan: Plan, text: str) -> tuple[str, Path]:
         near = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
         raise InputError(f"--channel {text}: the job has no channel {name!r}{near}")
     found = Path(path).absolute()
-    if not found.exists():
+    if not has_folder(found) and not found.exists():
         raise InputError(f"--channel {text}: there is no {path}{did_you_mean_path(found) or '; correct the path'}")
     if not found.is_file() and not found.is_dir():
         raise InputError(f"--channel {text}: {path} is neither a file nor a folder; correct the path")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -376,12 +378,45 @@ def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeyp
     )
 
 
-def test_name_too_long_and_working_folder_that_is_gone_are_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["init", "LONG", "--yes"],
+        ["init", "-o", "LONG/x.yaml", "--yes"],
+        ["local", "job.yaml", "--data", "LONG"],
+        ["local", "job.yaml", "--channel", "train=LONG"],
+        ["local", "job.yaml", "--mount", "fs-1=LONG"],
+        ["advise", "job.yaml", "--data", "LONG"],
+        ["advise", "job.yaml", "--channel", "train=LONG"],
+        ["lst", "make", "LONG", "-o", "out.lst"],
+        ["reshard", "LONG", "out"],
+    ],
+)
+def test_folder_that_cannot_be_looked_at_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]
 ) -> None:
-    assert launch("init", "a" * 300, "--yes").stderr.endswith(
-        "aaa: File name too long; correct the path, or ask its owner for access\n"
-    )
+    """Path.is_dir and exists raise no such error since Python 3.14."""
+    monkeypatch.setattr(Path, "is_dir", os.path.isdir)
+    monkeypatch.setattr(Path, "exists", os.path.exists)
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    code = "code: {directory: ., entry_point: train.py}\n"
+    Path("job.yaml").write_text(laid_over_base(f"{code}channels: {{train: s3://bucket/train/}}"))
+    done = launch(*(each.replace("LONG", "a" * 300) for each in args))
+    assert done.returncode == 3 and "aaa: File name too long; correct the path, or ask its" in done.stderr
+
+
+@pytest.mark.parametrize("where", [("job/x",), ()])
+def test_too_many_open_files_are_an_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch, where: tuple[str]) -> None:
+    def stat(path: Path, **_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", *where)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    done = launch("init", "x", "--yes")
+    assert done.stderr == "error: Too many open files; raise the limit by `ulimit -n 1024`\n"
+
+
+def test_working_folder_that_is_gone_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
