@@ -95,6 +95,13 @@ LINES: list[tuple[str, str, str]] = [
     ("wrong-arguments", "╭─ Error ──╮\n│ No such option: --lr      │\n╰──────────╯", ": No such option: --lr"),
     ("wrong-arguments", "│ Invalid value for '--lr': 'x' is not a valid float. │", "'--lr': 'x' is not a valid float."),
     ("wrong-arguments", "Error: Got unexpected extra arguments (True 5)", "arguments (True 5)"),
+    ("wrong-arguments", "│ Got unexpected extra argument(s) (True)    │", "argument(s) (True)"),
+    ("wrong-arguments", "│ Option '--amp' does not take a value.      │", "'--amp' does not take a value"),
+    ("wrong-arguments", "╭─ Unrecognized options ──────╮\n│ Unrecognized options: --lr, 3 │", "options: --lr, 3"),
+    ("wrong-arguments", "│ Error parsing --lr: could not convert string to float: 'x' │", "parsing --lr: could not"),
+    ("wrong-arguments", "╭─ Required options ──╮\n│ Missing from train.py: │\n│     --lr FLOAT  │", "from train.py"),
+    ("wrong-arguments", "error: Parser key \"lr\":\n  Expected a <class 'float'>. Got value: x", 'Parser key "lr"'),
+    ("wrong-arguments", "FATAL Flags parsing error: Unknown command line flag 'lr'.", "command line flag 'lr'"),
     ("wrong-arguments", "ERROR: Could not consume arg: --lr", "consume arg: --lr"),
     (
         "wrong-arguments",
