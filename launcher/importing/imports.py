@@ -12,7 +12,7 @@ from launcher.aws.session import Account
 from launcher.errors import InputError, did_you_mean_path
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
-from launcher.importing.sdk_code import packed_code, with_own_code, without_packed_code
+from launcher.importing.sdk_code import Uploads, packed_code, uploaded_data, with_own_code, without_packed_code
 from launcher.importing.shell_text import commands_in
 from launcher.importing.source_text import bytes_of, read_text
 from launcher.importing.unknown import Unknowns
@@ -107,29 +107,29 @@ def import_script(script: Path, arguments: Sequence[str], python: str, account: 
     Raises:
         InputError: The script creates no job, or several and `pick` is not one of them.
     """
-    unknowns = Unknowns()
-    found = record(script, arguments, python, account)
-    try:
-        return _imported(unknowns.replaced(found.requests, found.hidden), unknowns, pick, found.code)
-    except InputError as error:
-        raise InputError(f"{script}: {error}") from None
+    with record(script, arguments, python, account) as (found, uploads):
+        try:
+            return _imported(found.requests, Unknowns(), pick, uploads, found.hidden)
+        except InputError as error:
+            raise InputError(f"{script}: {error}") from None
 
 
 def _imported(
     data: Any,
     unknowns: Unknowns,
     pick: str | None,
-    code: Mapping[str, tuple[dict[str, Any], str]] | None = None,
+    uploads: Uploads | None = None,
+    hidden: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return the spec of the request in `data`. `code` is that of a script's jobs, by name, with a note on it."""
+    """Return the spec of the request in `data`; of a script: its uploads, and texts that stand for variables."""
     lost: list[str] = []
     found = find_request(data, pick)
-    request = unknowns.fitted(found.request, REQUEST, shapes(), lost)
-    name = str(found.request.get("TrainingJobName") or found.keys.get("base_name"))
-    keys, note = packed_code(request) if code is None else code[name]
-    spec = spec_of(replace(found, request=without_packed_code(request) if keys else request), unknowns)
-    spec, own = with_own_code({**spec, "code": keys} if keys else spec)
-    notes = [*found.notes, *filter(None, (note, own))]
+    code, note = packed_code(found.request, uploads)
+    request = unknowns.replaced(without_packed_code(found.request) if code else found.request, hidden or {})
+    spec = spec_of(replace(found, request=unknowns.fitted(request, REQUEST, shapes(), lost)), unknowns)
+    spec, own = with_own_code({**spec, "code": code} if code else spec)
+    upload = uploaded_data(found.request, uploads) if uploads else ""
+    notes = [*found.notes, *filter(None, (note, upload, own))]
     if lost:
         notes.append(f"Left out, since it is unknown as a whole: {', '.join(lost)}")
     return Imported(spec, [str(unknowns.written(each)) for each in notes], unknowns.used(serialization.as_yaml(spec)))

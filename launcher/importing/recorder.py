@@ -14,8 +14,8 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -26,7 +26,7 @@ from launcher.aws.session import Account
 from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.importing import run_script
-from launcher.importing.sdk_code import packed_code, uploaded_data, uploads_of
+from launcher.importing.sdk_code import Uploads, uploads_of
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Request, Response, listening
 from launcher.local.s3_server.store import Store
@@ -58,12 +58,13 @@ class Recording:
     hidden: dict[str, str] = field(default_factory=lambda: {_ROLE_ARN: "ROLE_ARN", _ACCOUNT: "ACCOUNT_ID"})
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The name of each training job -> its request."""
-    code: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
-    """The name of each training job -> its `code:`, if it can be named, and a note."""
 
 
-def record(script: Path, arguments: Sequence[str], python: str, account: Account) -> Recording:
-    """Run a script to its end, and return the requests that it sent.
+@contextmanager
+def record(
+    script: Path, arguments: Sequence[str], python: str, account: Account
+) -> Iterator[tuple[Recording, Uploads]]:
+    """Run a script to its end, and yield the requests that it sent, and what it uploaded until the context ends.
 
     Args:
         script: The script.
@@ -92,17 +93,13 @@ def record(script: Path, arguments: Sequence[str], python: str, account: Account
                 )  # the spec alone is on standard output
             except OSError as error:
                 raise InputError(f"--python {python} cannot be started: {error.strerror}; name a Python") from None
-        uploads = uploads_of(script, arguments, folder / "written")
-        for name, job in recording.requests.items():
-            code, note = packed_code(job, uploads)
-            recording.code[name] = code, ". ".join(filter(None, (note, uploaded_data(job, uploads))))
-    if done.returncode and recording.requests:
-        say(f"warning: {script} ended with exit code {done.returncode} after it had created the job", "yellow")
-    if not recording.requests:
-        region = "" if "AWS_REGION" in environ else "no region is configured, and --region sets one; "
-        remedy = f"see its output above; {region}--python names the Python that has its packages"
-        raise InputError(f"{script}: created no training job, and ended with exit code {done.returncode}; {remedy}")
-    return recording
+        if done.returncode and recording.requests:
+            say(f"warning: {script} ended with exit code {done.returncode} after it had created the job", "yellow")
+        if not recording.requests:
+            region = "" if "AWS_REGION" in environ else "no region is configured, and --region sets one; "
+            remedy = f"see its output above; {region}--python names the Python that has its packages"
+            raise InputError(f"{script}: created no training job, and ended with exit code {done.returncode}; {remedy}")
+        yield recording, uploads_of(script, arguments, folder / "written")
 
 
 def _environ(recording: Recording, folder: Path, account: Account) -> dict[str, str]:

@@ -41,7 +41,7 @@ s3.put_object(Bucket=bucket, Key="code.tar.gz", Body=b"code")
 request = json.loads(sys.argv[1]) | {"RoleArn": role, "OutputDataConfig": {"S3OutputPath": f"s3://{bucket}/out"}}
 request["Environment"] = {"HF_TOKEN": os.environ["HF_TOKEN"], "HOME_OF": "${HOME}"}
 client = boto3.client("sagemaker")
-for name in sys.argv[2:]:
+for name in (each.replace("ACCOUNT", account) for each in sys.argv[2:]):
     client.create_training_job(**request | {"TrainingJobName": name})
     client.get_waiter("training_job_completed_or_stopped").wait(TrainingJobName=name)
 tried = {
@@ -92,6 +92,11 @@ def test_script_becomes_the_spec_of_the_request_that_it_sends(script: Path) -> N
         "# ${HF_TOKEN}: the environment variable HF_TOKEN",
     ]
     assert "train.py ended with exit code 1 after" in done.stderr  # create_model is not answered
+
+
+def test_name_of_a_job_of_a_script_may_hold_the_account(script: Path) -> None:
+    done = launch("import", "train.py", "--", json.dumps(REQUEST), "digits-ACCOUNT")
+    assert "training_job_name: 'digits-${ACCOUNT_ID}'" in done.stdout.splitlines(), done.stderr
 
 
 def test_script_reaches_nothing_and_has_no_credentials(script: Path) -> None:
