@@ -8,20 +8,25 @@ from pkgutil import resolve_name
 import click
 
 from launcher.commands import COMMANDS
-from launcher.errors import did_you_mean_path, nearest
+from launcher.errors import did_you_mean_path, dotted, nearest
 from launcher.parsing.spec_text import is_spec
 
 A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _SCRIPTS = (".py", ".sh", ".ipynb")
 # What to write -> what other tools call it; {0} is the spec among the words.
 _MEANT = {
-    "launch {0}": "run apply up",
-    "launch {0} --check": "check",
-    "launch {0} --dry-run": "plan",
-    "launch list": "ls ps",
+    "launch {0}": "run start train apply up",
+    "launch {0} --check": "check validate lint",
+    "launch {0} --local --channel NAME=PATH": "test debug",
+    "launch {0} --dry-run": "plan show render preview",
+    "launch init": "new",
+    "launch logs NAME --follow": "follow tail watch",
+    "launch status NAME": "describe get",
+    "launch list": "ls ps jobs",
     "launch stop NAME": "kill cancel delete rm down",
-    "launch exec NAME": "ssh",
+    "launch exec NAME": "ssh shell",
 }
+_INSIDE = {"channels": ".NAME.s3_uri", "environment": ".NAME", "hyperparameters": ".NAME"}  # of mappings with any keys
 MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
 
 
@@ -54,8 +59,14 @@ def no_such_option(error: click.NoSuchOption) -> str:
     if near := nearest(name, (each.lstrip("-") for each in error.possibilities or ())):
         return f"No such option {option!r}; did you mean --{near}?"
     if here in ("submit", "local") and option.startswith("--"):
-        ours = f"a key of the spec is set by --set KEY=VALUE, and what the script gets by --set hyperparameters.{name}=VALUE"
-        return f"No such option {option!r}; {ours}"
+        from launcher.parsing.foreign_keys import place_of
+        from launcher.spec.job import JobSpec
+
+        key, dot, rest = name.partition(".")
+        sure = place_of((key,), [*JobSpec.model_fields])
+        path = dotted(sure[1]) if sure and sure[1] else f"hyperparameters.{key}"
+        path += f"{dot}{rest}" or _INSIDE.get(path, "")
+        return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
     return error.format_message()
 
 

@@ -110,10 +110,30 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
         ("submit", ["--dry-run", "--no-check"], "--dry-run and --no-check exclude each other; pass one of them"),
         ("submit", ["--check", "--wait"], "--check and --wait exclude each other; pass one of them"),
         (
+            "submit",
+            ["--region", "eu-west-1"],
+            "No such option '--region'. A key of the spec is set by --set region=VALUE",
+        ),
+        (
             "local",
             ["--local", "--epochs=5"],  # click means --yes
-            "No such option '--epochs'; a key of the spec is set by --set KEY=VALUE,"
-            " and what the script gets by --set hyperparameters.epochs=VALUE",
+            "No such option '--epochs'. A key of the spec is set by --set hyperparameters.epochs=VALUE",
+        ),
+        (
+            "submit",
+            ["--dry-run", "--instance-type", "ml.g5.xlarge"],
+            "No such option '--instance-type'. A key of the spec is set by --set resource_config.instance_type=VALUE",
+        ),
+        (
+            "submit",
+            ["--resource_config.instance_count=2"],
+            "No such option '--resource_config.instance_count'."
+            " A key of the spec is set by --set resource_config.instance_count=VALUE",
+        ),
+        (
+            "submit",
+            ["--train", "s3://data/train"],
+            "No such option '--train'. A key of the spec is set by --set channels.NAME.s3_uri=VALUE",
         ),
         ("submit", ["--job-name", "x"], "No such option '--job-name'; did you mean --name?"),
         ("submit", ["--no-follow", "--dry-run"], "--dry-run and --no-follow exclude each other; pass one of them"),
@@ -263,7 +283,9 @@ def test_missing_file_is_reported_with_a_remedy(folder: Path, args: list[str], m
     [
         (["run", "job.yaml"], "write launch job.yaml\n"),
         (["check", "mine.yml", "--json"], "write launch mine.yml --check"),
+        (["test", "job.yaml"], "write launch job.yaml --local --channel NAME=PATH\n"),
         (["plan", "job.yaml", "--name", "x"], "write launch job.yaml --dry-run\n"),
+        (["follow", "digits-1"], "write launch logs NAME --follow\n"),
         (["statsu", "job.yaml"], "did you mean status?\n"),
         (["submitt", "job.yaml"], "did you mean submit?\n"),
         (["lsit"], "did you mean list?\n"),
