@@ -20,7 +20,6 @@ from sagemaker_channels.errors import ChannelError, CorruptError, in_channel
 from sagemaker_channels.formats import Format, recordio
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.damage import Damage
-from sagemaker_channels.formats.seeking import SeekableFile
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import waited
 from sagemaker_channels.sample import ByteStream, Sample
@@ -206,8 +205,7 @@ class ObjectSource(Source):
         try:
             yield from self.form.split(stream, key, cursor)
         except CorruptError as error:
-            size = SeekableFile(stream, key, at_once=False).size
-            self.damage.skip(error, place=f"the rest of this object of {size:,} bytes is skipped")
+            self.damage.skip(error, place="the rest of the object is skipped")
 
     @property
     def _name(self) -> str:

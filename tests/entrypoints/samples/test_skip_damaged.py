@@ -41,8 +41,7 @@ def test_damage_is_skipped_recorded_and_leaves_every_state_right(
     assert (record["channel"], record["object"]) == ("train", "1")
     assert record["count"] == record["budget"] == 1
     assert f"object '1', byte {record['byte']}" in record["reason"]
-    rest = f"; the rest of this object of {len(content_of(case)[1]):,} bytes is skipped"
-    assert record["reason"].endswith(rest) == (39 in case.lost)
+    assert record["reason"].endswith("; the rest of the object is skipped") == (39 in case.lost)
     assert "skipped channel=train epoch=0 rank=0 count=1 budget=1 object=1 byte=" in capsys.readouterr().err
     for number, state in enumerate(states):
         resumed = opened()
