@@ -89,17 +89,7 @@ def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> Itera
     """Yield the images without a line, and the lines without an image."""
     listed = {path for lines in lists for path in lines if not _leads_out(path)}
     there = set(images)
-    lost, unlisted = sorted(listed - there), sorted(there - listed)
-    if lost:
-        yield f"lines have no image{_folder_hint(lost[0], there)}", lost
-    if unlisted:
+    if lost := sorted(listed - there):
+        yield "lines have no image; paths are relative to --images", lost
+    if unlisted := sorted(there - listed):
         yield "images have no line", unlisted
-
-
-def _folder_hint(lost: str, images: set[str]) -> str:
-    """Return a hint if the paths begin at another folder than the one searched, a frequent cause of many lost images."""
-    folder, _, rest = lost.partition("/")
-    if rest in images:
-        return f"; the list's paths begin with {folder}/, so name the folder above"
-    above = next((path.partition("/")[0] for path in images if path.partition("/")[2] == lost), "")
-    return f"; the list's paths begin inside {above}/, so name that folder" if above else ""
