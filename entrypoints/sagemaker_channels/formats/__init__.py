@@ -55,10 +55,8 @@ def labelled(form: Format) -> Format:
 def format_of(content_type: str | None) -> Format:
     """Return the format of a content type or short name (`tar`), with its options; `format_of(str(form))` equals `form`.
 
-    Without a content type, or with an unknown one, this is whole objects.
-
-    Raises:
-        ChannelError: The name has no slash and is not a short name, or its options are wrong (`format.with_options`).
+    Without a content type, or with an unknown one, this is whole objects. Raises ChannelError for an unknown short name, and for
+    wrong options.
     """
     if content_type is None or not content_type.strip():
         return objects.FORMAT

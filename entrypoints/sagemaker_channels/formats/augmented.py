@@ -25,7 +25,6 @@ from sagemaker_channels.sample import KEY, ByteStream, Sample
 
 
 def of_attributes(names: tuple[str, ...]) -> Format:
-    """Return the format with the names of its attributes."""
     chosen, write = (("attributes", ",".join(names)),), partial(write_each, partial(_encode, names))
     return replace(FORMAT, chosen=chosen, read=partial(_read, names), write=write)
 
@@ -38,8 +37,7 @@ def is_augmented(form: Format) -> bool:
 def for_channel(form: Format, names: tuple[str, ...]) -> Format:
     """Return the format with its own names, else with those that the channel knows.
 
-    Raises:
-        ChannelError: Neither has names, or the channel sends another number of attributes than the format names.
+    Raises ChannelError if neither has names, or if the channel sends another number of attributes than the format names.
     """
     if not form.chosen and not names:
         raise ChannelError(_NAMELESS)

@@ -62,8 +62,7 @@ class Seekable(Protocol):
 def go_to(stream: ByteStream, start: int, key: str | None) -> None:
     """Skip the first `start` bytes of a stream at its beginning: by seeking if it can, else by reading.
 
-    Raises:
-        CorruptError: The stream is shorter, so it is not the one that the position belongs to.
+    Raises CorruptError if the stream is shorter, so it is not the one that the position belongs to.
     """
     if start <= 0:
         return

@@ -26,15 +26,7 @@ _FAULTS = (
 
 
 class Damage:
-    """What one reader skips of a channel in one epoch.
-
-    Args:
-        most: How many damaged samples it may skip; 0: the first is an error.
-        channel: The channel's name.
-        epoch: The epoch.
-        root: The job's base directory, whose output gets the records.
-        host: This host's name; SM_CURRENT_HOST if None.
-    """
+    """What one reader skips of a channel in one epoch: `most` damaged samples at most. The output in `root` gets the records."""
 
     def __init__(self, most: int, channel: str, epoch: int, root: Path, host: str | None = None) -> None:
         self.most, self._channel, self._epoch = most, channel, epoch
@@ -43,15 +35,9 @@ class Damage:
         self._first: list[str] = []
 
     def skip(self, error: Exception, key: str | None = None, place: str = "") -> None:
-        """Count, log and record a damaged sample.
+        """Count, log and record a damaged sample; `key` and `place` are for an error that does not name them.
 
-        Args:
-            error: What is wrong with it; a CorruptError of a format names its object and byte.
-            key: The sample's key, if the error does not name it.
-            place: Its position, if the error does not name it.
-
-        Raises:
-            ChannelError: It is one too many; the message has the first ones.
+        Raises ChannelError, with the first ones, if it is one too many.
         """
         with self._lock:
             self._count += 1
@@ -73,7 +59,6 @@ class Damage:
 
     @property
     def has_skipped(self) -> bool:
-        """Whether a sample was skipped."""
         return self._count > 0
 
     def allows(self, error: Exception) -> bool:

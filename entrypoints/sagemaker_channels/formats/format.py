@@ -67,23 +67,14 @@ class Format:
     example: Callable[[int, bytes], Sample] = field(compare=False, default=lambda number, data: {DATA: data})
 
     def __str__(self) -> str:
-        """The string that names this format."""
         return "; ".join([self.name, *(f"{key}={_quoted(value)}" for key, value in self.chosen if value)])
 
     def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
         """Yield the samples of one object, or of several joined objects, in order and in constant memory.
 
-        Positions in a gzip-compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's
-        errors are then those of the content.
-
-        Args:
-            stream: The bytes, at their beginning.
-            key: The object's key, if known.
-            cursor: Where to start; before each sample, its `position` becomes that of the next one.
-
-        Raises:
-            CorruptError: The data is damaged or cut, or begins as another format does, and the cursor does not skip it; the message
-                names the offset.
+        Before each sample, the cursor's `position` becomes that of the next one. Positions in a gzip-compressed stream are
+        negative: they are reached by reading from its beginning. Offsets in the format's errors are then those of the content.
+        Raises CorruptError if the data is damaged or cut, or begins as another format does, and the cursor does not skip it.
         """
         cursor = cursor or Cursor()
         if self.read is None:
@@ -133,8 +124,7 @@ class Format:
 def with_options(form: Format, text: str) -> Format:
     """Return the format with the options in `text`, a content type or a short name with parameters.
 
-    Raises:
-        ChannelError: An option has an impossible value, or follows a short name and is unknown.
+    Raises ChannelError for an impossible value, and for an unknown option after a short name.
     """
     from email.message import Message
 

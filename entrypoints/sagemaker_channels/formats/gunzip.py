@@ -60,7 +60,6 @@ class Gunzip:
         self._contents, self._rest = _contents(stream, key), b""
 
     def read(self, size: int = -1, /) -> bytes:
-        """See ByteStream."""
         if size < 0:
             return b"".join([self._rest, *self._contents])
         piece = self._rest or next(self._contents, b"")
@@ -68,7 +67,6 @@ class Gunzip:
         return piece[:size]
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """See ByteStream."""
         content = self.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)

@@ -23,16 +23,7 @@ Member: TypeAlias = "tuple[str | None, bytes | None, int, int]"
 
 
 def grouped(members: Iterable[Member], key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples that an archive's members make up.
-
-    Args:
-        members: The members.
-        key: The object's key, if known.
-        cursor: Its position becomes that of the next sample.
-
-    Raises:
-        CorruptError: Two members have one name, or a sample is too large.
-    """
+    """Yield the samples that an archive's members make up. Raises CorruptError if two have one name, or a sample is too large."""
     sample: Sample = {}
     held = 0
     for name, data, offset, position in members:

@@ -207,8 +207,7 @@ def _numpy_times(column: Any) -> list[Any]:
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     """Write samples as rows in row groups of some MiB, and return their number. The first row group defines the columns.
 
-    Raises:
-        SampleError: A sample does not fit the columns, or has no fields.
+    Raises SampleError for a sample that does not fit them, or has no fields.
     """
     arrow, parquet = pyarrow()
     count, writer, rest = 0, None, iter(samples)

@@ -77,8 +77,7 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
 def entry(data: bytes, start: int, stop: int) -> tuple[str, int, list[tuple[int, int, int]]]:
     """Return an entry of a map to messages of which each has a list in one of its fields, the last if there are several.
 
-    Returns:
-        The key, the tag of that field, 0 if there is none, and the fields of the list.
+    Those are the key, the tag of that field, 0 if there is none, and the fields of the list.
     """
     regions: list[tuple[int, int, int]] = []
     try:  # in the way of nearly all writers, in a third of the time

@@ -110,7 +110,6 @@ def unwrapped(
 
 
 def _located(error: CorruptError, text: str, offset: int) -> CorruptError:
-    """Return an error with another text and position."""
     located = type(error)(text)
     located.position, located.__cause__ = offset, error.__cause__
     return located

@@ -74,10 +74,7 @@ def _batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> 
 
     A name's tensors are one array (records, *shape) if all are dense and of one shape, `SparseRows` if all are sparse
     and of one shape, else a list; bytes and texts are lists, with None for a record that lacks them. `as_tensors`
-    converts arrays to torch's tensors. Positions are bytes: the first record of the next batch.
-
-    Raises:
-        CorruptError: A record is damaged or cut.
+    converts arrays to torch's tensors. Positions are bytes: the first record of the next batch. Raises CorruptError.
     """
     go_to(stream, cursor.start, key)
     window = Window(stream, cursor.start)

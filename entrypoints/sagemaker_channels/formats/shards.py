@@ -81,8 +81,7 @@ def writer_of(format: str) -> Format:
 def write_shard(samples: Iterator[Sample], shard: Path, format: str, shard_bytes: int) -> int:
     """Write the samples of one file, up to the one that reaches `shard_bytes`, and return their number.
 
-    Raises:
-        ValueError, SampleError: See `write_shards`; no file is left then.
+    Raises what `write_shards` does; no file is left then.
     """
     write = writer_of(format).write
     assert write is not None

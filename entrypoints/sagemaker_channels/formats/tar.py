@@ -208,10 +208,9 @@ def _header(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str
 
 
 def _pax(data: bytes, key: str | None, offset: int) -> dict[bytes, str]:
-    r"""Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\n`.
+    """Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>` and a line feed.
 
-    Raises:
-        CorruptError: A record is damaged, or describes a sparse file.
+    Raises CorruptError for a damaged record, or a sparse file.
     """
     records: dict[bytes, str] = {}
     position = 0
@@ -260,9 +259,7 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     """Write samples as one archive, each field as the member `<__key__>.<field>`, and return their number.
 
     Owner, mode and time are fixed, so that the same samples become the same bytes.
-
-    Raises:
-        SampleError: A sample would not be read back the same (see `members.py`), or has the same key as the one before.
+    Raises SampleError if a sample would not be read back the same (see `members.py`), or has the same key as the one before.
     """
     before = None
 

@@ -96,9 +96,7 @@ def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:
 
     A damaged length, a quote that is not closed or a small object that unpacks to gigabytes must not use all memory. So a format
     refuses a sample beyond the limit before it has read more than that. Whole objects have no limit: their size is known.
-
-    Raises:
-        ChannelError: The variable is not a number of bytes, or is less than formats read at a time.
+    Raises ChannelError if the variable is not a number of bytes, or is less than formats read at a time.
     """
     text = os.environ.get(MAX_SAMPLE_VARIABLE)
     if not text:

@@ -23,15 +23,13 @@ class SampleError(ValueError):
 
 
 def refusal(number: int, sample: Mapping[str, Any], reason: object) -> SampleError:
-    """Return the error of a sample."""
     return SampleError(number, sample.get(KEY), str(reason))
 
 
 def write_each(encode: Callable[[Sample], Iterable[bytes]], stream: BinaryIO, samples: Iterable[Sample]) -> int:
     """Write the pieces that `encode` returns for each sample, and return the number of samples.
 
-    Raises:
-        SampleError: `encode` raised ValueError for a sample.
+    Raises SampleError for a sample for which `encode` raises ValueError.
     """
     count = 0
     for count, sample in enumerate(samples, 1):

@@ -212,8 +212,7 @@ def _name_of(entry: zipfile.ZipInfo) -> str:
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
     """Write samples as one archive, each field as the stored member `<__key__>.<field>`, and return their number.
 
-    Raises:
-        SampleError: A sample would not be read back the same (see `members.py`), or has the key of an earlier one.
+    Raises SampleError if a sample would not be read back the same (see `members.py`), or has the key of an earlier one.
     """
     keys: set[str] = set()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
