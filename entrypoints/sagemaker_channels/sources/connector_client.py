@@ -17,8 +17,6 @@ _OLDEST = [1, 4, 2]  # the first release that reads ranges of objects
 
 
 class Place(NamedTuple):
-    """Where buckets are."""
-
     endpoint: str | None  # the store's URL; None for AWS
     region: str
 
@@ -26,8 +24,7 @@ class Place(NamedTuple):
 def place(environ: Mapping[str, str], endpoint: str | None = None, region: str | None = None) -> Place:
     """Return the place of these settings, and else of the variables.
 
-    Raises:
-        ChannelError: There is no region (the client reads no config file), or the endpoint is no URL.
+    Raises ChannelError if there is no region (the client reads no config file), or the endpoint is no URL.
     """
     endpoint = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
     if endpoint and not re.match(r"https?://[^/?#]", endpoint):  # The client would try it for 20 s.
@@ -58,7 +55,6 @@ def require() -> None:
 
 
 def new_client(place: Place, gbps: float, attempts: int) -> Any:
-    """Return a client."""
     require()
     from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
 

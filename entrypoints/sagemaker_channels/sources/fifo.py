@@ -101,7 +101,6 @@ class PendingFifo:
         return f"nothing was written to the FIFO {self.path} within {seconds:g} s; check that its feeder runs"
 
     def timeout_error(self, seconds: float) -> ChannelError:
-        """Return the error for a FIFO that is given up after so many seconds."""
         return ChannelError(
             self.lacking(seconds),
             channel=self._channel.name,
@@ -155,7 +154,6 @@ class FifoStream:
     drop = close
 
     def end_for(self, epoch: int) -> None:
-        """End this stream, which was left open, for a later epoch."""
         self._why_ended = ended_for(epoch)
         if self._busy.acquire(blocking=False):  # Otherwise the thread that reads it notices.
             self._file.close()
@@ -213,12 +211,9 @@ def _numbers(folder: Path, channel: str) -> list[int]:
 
 
 def _open_descriptor(path: Path, channel: str) -> int:
-    """Open a FIFO and enlarge its buffer; return -1 if it does not exist.
+    """Open a FIFO and enlarge its buffer; return -1 if it does not exist. Raises ChannelError if it is not a FIFO.
 
     The path is not checked before it is opened, because a feeder may remove it at any moment.
-
-    Raises:
-        ChannelError: The path is not a FIFO.
     """
     try:
         descriptor = os.open(path, READING)

@@ -59,7 +59,6 @@ class KeyedItems(Items[T]):
         return os.fsdecode(bytes(self._text[self._ends[index] : self._ends[index + 1] - 1]))
 
     def digest(self, count: int) -> int:
-        """See Items."""
         if count:
             self[count - 1]
         before, known = self._digested if self._digested[0] <= count else (0, 0)

@@ -48,8 +48,6 @@ _kept: Path | None = None  # what the names of kept files begin with
 
 
 class Listed(NamedTuple):
-    """An object in a listing."""
-
     key: str  # the whole key, as in the bucket
     size: int  # bytes
     version: int = 0  # the `version_of` its ETag; 0 if unknown
@@ -84,17 +82,10 @@ class Listing(KeyedItems[Listed]):
     """The objects of a file in the order of their keys, listed if it has none. It pickles as the file's path."""
 
     def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]], above: Sequence[bytes] = ()) -> None:
-        """Read the file, or list.
+        """Read the file, or list. `pages` may list in any order, and an object twice.
 
-        Args:
-            path: The file.
-            name: What is listed, for messages.
-            pages: Lists all pages, in any order; an object may be listed twice.
-            above: What may precede the paths in the channel's folder: the first with which all keys begin.
-
-        Raises:
-            ChannelError: The file is another user's, its folder has no room, or the hosts list different objects; and what
-                `pages` raises.
+        `above` is what may precede the paths in the channel's folder: the first with which all keys begin. Raises ChannelError if
+        the file is another user's, its folder has no room, or the hosts list different objects; and what `pages` raises.
         """
         super().__init__()
         self._path, self._name, self._pages, self._folders = path, name, pages, above
@@ -227,10 +218,7 @@ def join_job(name: str) -> None:
 def shared_listing(identity: Sequence[str | None], name: str, *of: Any) -> Listing:
     """Return this job's listing of a prefix, and list it if no process has.
 
-    Args:
-        identity: What distinguishes the listing from others: endpoint, prefix and so on.
-        name: As for Listing.
-        of: The other arguments of Listing.
+    `identity` distinguishes it from others: endpoint, prefix and so on. `of` are the other arguments of Listing.
     """
     number = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"{_PREFIX}{job()}-{number}")

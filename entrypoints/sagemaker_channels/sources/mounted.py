@@ -61,7 +61,6 @@ def pin_of(channel: Channel, path: str) -> tuple[int, int]:
 
 
 def key_of(channel: Channel, path: str) -> str:
-    """Return the key of a sample of this file."""
     return path
 
 
@@ -96,10 +95,7 @@ def objects(channel: Channel, epoch: int | None = None) -> Keys:
     """Return the relative POSIX paths of a channel's files, sorted as bytes; the folder is walked as they are read.
 
     With ShardedByS3Key, a host can have no objects; this is only a warning on stderr. Otherwise the files of all hosts have to be
-    the same within an epoch.
-
-    Raises:
-        ChannelError: While reading them: the directory is missing or, at its end, has no file.
+    the same within an epoch. Reading them raises ChannelError if the directory is missing or, at its end, has no file.
     """
     return Keys(_paths(channel), None if _is_shard(channel) else Agreement(f"channel {channel.name!r}", epoch).check)
 
@@ -155,8 +151,7 @@ def walk(root: bytes) -> Iterator[bytes]:
 def top_names(channel: Channel) -> Iterator[str]:
     """Yield the names of the files and folders in a channel's folder, folders with a final slash; nothing else is read.
 
-    Raises:
-        ChannelError: The directory is missing or empty, as for `objects`.
+    Raises ChannelError if the directory is missing or empty, as `objects` does.
     """
     root = os.fsencode(os.path.realpath(channel.path))
     names = [os.fsdecode(name) for name in _names(root, (root,))[0]] if channel.path.is_dir() else []

@@ -65,15 +65,10 @@ def open_cache(folder: str | os.PathLike[str], channel: Channel) -> ObjectCache 
 
 
 class ObjectCache:
-    """The cached objects of one channel. Any number of processes may use the same folder.
+    """The cached objects of one channel. Any number of processes may use the same folder, which is made if it is missing.
 
-    Args:
-        folder: The folder, which is made if it is missing.
-        channel: The channel.
-        may_fail: Keep nothing, with a warning, if the folder cannot be written to.
-
-    Raises:
-        ChannelError: The folder cannot be written to, or is a part of the channel.
+    Raises ChannelError if the folder is a part of the channel, or cannot be written to; if that `may_fail`, it warns and keeps
+    nothing.
     """
 
     def __init__(self, folder: str | os.PathLike[str], channel: Channel, *, may_fail: bool = False) -> None:
@@ -147,7 +142,6 @@ class ObjectCache:
         return f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
 
     def _has_room(self) -> bool:
-        """Return whether more objects may be kept."""
         if self._full:
             return False
         try:
@@ -159,7 +153,6 @@ class ObjectCache:
         return not self._full
 
     def _stop(self, reason: object) -> None:
-        """Keep no more objects, and log it."""
         self._full = True
         _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 

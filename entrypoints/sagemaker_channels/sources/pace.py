@@ -116,7 +116,6 @@ class Requests:
                 self.late.append(piece)
 
     def next_late(self) -> Piece | None:
-        """Return a piece to request again."""
         self.look()
         while self.late:
             piece = self.late.popleft()

@@ -112,15 +112,12 @@ os.register_at_fork(after_in_child=_renew_mutex)
 
 
 class LastOpened(NamedTuple):
-    """The last FIFO that was opened."""
-
     ahead: int  # the job's epoch minus the FIFO's number
     last: int
     is_valid: bool  # whether a process runs that it was made for
 
 
 def last_opened(channel: Channel) -> LastOpened | None:
-    """Return the last FIFO that was opened; None if none was."""
     record = load(channel)
     if "last" not in record:
         return None
@@ -160,7 +157,6 @@ Table: TypeAlias = dict[str, Request]  # by the reader's name
 
 
 def request(name: str, epoch: int, readers: int, *, finished: bool) -> Request:
-    """Return a request of this process."""
     process, owner, rank = os.getpid(), owner_process(), rank_variable("RANK")
     return Request(
         name,
@@ -267,7 +263,6 @@ def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
 
 
 def read_already(channel: str, epoch: int, reason: str) -> ChannelError:
-    """Return the error for an epoch that is requested a second time."""
     return ChannelError(
         f"epoch {epoch} was read already ({reason})",
         channel=channel,

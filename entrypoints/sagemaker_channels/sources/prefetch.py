@@ -236,7 +236,6 @@ class Prefetch:
             self._drop_closed()
 
     def _fetch_all(self) -> None:
-        """Fetch pieces as long as there are some, and room for them."""
         with self._lock:
             while not self._closed and (piece := self._next_request()) is not None:
                 self._start()

@@ -53,11 +53,8 @@ def memory() -> int:
 class RingStream:
     """A reader's bytes of one epoch. Once `left[0]` is not 0, other bytes may have been written over those that it has.
 
-    Args:
-        channel: The channel.
-        own: The reader's request.
-        about: The FIFO's path, and the name, rank and process of each reader.
-        has_skipped: Whether this reader has skipped damaged samples.
+    `about` has the FIFO's path, and the name, rank and process of each reader. `has_skipped` says whether this reader has skipped
+    damaged samples.
     """
 
     def __init__(self, channel: Channel, own: Request, about: dict[str, Any], has_skipped: Callable[[], bool]) -> None:

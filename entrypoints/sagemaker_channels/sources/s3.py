@@ -131,8 +131,7 @@ def open_object(bucket: str, key: str) -> Generator[ByteStream, None, None]:
 def objects(channel: Channel, epoch: int = 0) -> Listing:
     """Return the objects under the channel's prefix, without folder markers; with `max_objects` that many, evenly spaced.
 
-    Raises:
-        ChannelError: There is no object, or the listing fails.
+    Raises ChannelError, also if there is no object.
     """
     connector_client.require()
     identity = [*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)]

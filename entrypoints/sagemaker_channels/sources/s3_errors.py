@@ -13,8 +13,6 @@ from sagemaker_channels.errors import ChannelError, MissingError
 
 
 class Cause(NamedTuple):
-    """Why a request failed."""
-
     passes: bool  # perhaps
     what: str
     remedy: str

@@ -122,7 +122,6 @@ class _Ranges:
 
 
 def _common(one: bytes, other: bytes) -> bytes:
-    """Return the characters that both begin with."""
     count = next((number for number, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
     return one[:count].decode("utf-8", "ignore").encode()
 
@@ -221,7 +220,6 @@ def parse(text: str) -> tuple[Page, str | None]:
 
 
 def _decoded(lines: str, is_encoded: bool) -> list[bytes]:
-    """Return the keys of these lines."""
     if not is_encoded:
         return [unescape(line).encode() for line in lines.split("\n")]
     if "%" in lines or "+" in lines:

@@ -37,15 +37,13 @@ class Silence:
         self.begin()
 
     def begin(self) -> None:
-        """Measure the silence from now on."""
         self._since = time.monotonic()
         self._warn_at = WARN_SECONDS
 
     def check(self, waiting_for: str = "") -> None:
-        """Report a long silence on stderr. Raises ChannelError if it has lasted too long, or what `check_exit` does.
+        """Report a long silence on stderr; the message has what the reader is waiting for.
 
-        Args:
-            waiting_for: What the reader needs next, for the message.
+        Raises ChannelError if it has lasted too long, or what `check_exit` does.
         """
         check_exit()
         silent = time.monotonic() - self._since
@@ -74,7 +72,6 @@ def remote_silence(who: str) -> Silence:
 
 @cache
 def warn_once(text: str) -> None:
-    """Write a line to stderr, once in a process."""
     warn(text)
 
 
@@ -92,7 +89,6 @@ class Progress:
         self._what, self._begun, self._next = what, 0.0, 2.0
 
     def report(self, count: int) -> None:
-        """Report a number of `what`, if it is time."""
         now = time.monotonic()
         self._begun = self._begun or now
         if now - self._begun >= self._next:

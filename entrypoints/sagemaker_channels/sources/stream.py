@@ -45,8 +45,6 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """How far to prefetch, per process and channel."""
-
     held_bytes: int = 64 << 20  # requested or fetched, and not read yet; exceeded by two pieces at most
     far_bytes: int = 0  # the same if the store is so far that more must be under way
     piece_bytes: int = 8 << 20  # of one request
@@ -59,11 +57,9 @@ class Limits:
         return min(self.threads, max(_FEWEST_REQUESTS, int(delay * _REQUESTS))) if delay else self.threads
 
     def most_bytes(self, delay: float) -> int:
-        """Return how many bytes may be held of such a store."""
         return max(self.held_bytes, min(int(delay * _BYTES), self.far_bytes))
 
     def next_size(self, stream: ReadStream) -> int:
-        """Return the bytes of a stream's next request."""
         if stream.end is None:
             return self.piece_bytes
         is_whole = stream.issued == 0 and stream.end <= self.whole_bytes

@@ -47,20 +47,12 @@ def open_stream(
 ) -> ByteStream | None:
     """Wait for the readers of this host and the FIFO, and open the bytes of an epoch.
 
-    Args:
-        channel: The Pipe channel.
-        epoch: The epoch, counted as the job counts them.
-        readers: The number of processes or threads of this host that read the epoch.
-        reader: Which of the readers this is, the same one in every epoch.
-        finished: This reader needs nothing of the epoch, and the others must not wait for it. The process may end afterwards.
-        has_skipped: Whether this reader has skipped damaged samples, so that it may wait for another one that waits for it.
+    `readers` is the number of processes or threads of this host that read the epoch, and `reader` which of them this is, the same
+    one in every epoch. One that is `finished` needs nothing of the epoch and gets None: the others must not wait for it, and the
+    process may end afterwards. One that `has_skipped` damaged samples may wait for another one that waits for it.
 
-    Returns:
-        The stream; None if `finished`.
-
-    Raises:
-        ChannelError: The epoch cannot be read: there is no FIFO, or readers are missing or contradict each other. Reading raises
-            it, too: the feeder is silent, or a reader was killed while it read the FIFO.
+    Raises ChannelError if there is no FIFO, or readers are missing or contradict each other. Reading raises it, too: the feeder is
+    silent, or a reader was killed while it read the FIFO.
     """
     if readers > 1 and sys.platform != "linux":
         raise ChannelError(
