@@ -74,8 +74,6 @@ def open_channel(
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is read of a channel, and how."""
-
     environment: Environment
     channel: Channel
     format: str | None
@@ -101,7 +99,6 @@ class Recipe:
         return cls(environment, find_channel(environment, channel, **store), format, reading)
 
     def source(self, epoch: int, shard: Shard, steps: Steps) -> Source:
-        """Return what the readers of an epoch read, and what becomes of its samples."""
         channel, reading, environment = self.channel, self.reading, self.environment
         keep_in(environment.checkpoint_dir, environment.job_name)
         reader, form = reader_of(channel), self.form
@@ -160,7 +157,6 @@ class Recipe:
         return [index * hosts + host for index in indexes], count * hosts
 
     def about(self, shard: Shard) -> State:
-        """Return what a state must agree with."""
         reading = self.reading
         about: State = {"channel": self.channel.identity, "s3_uri": self.channel.s3_uri, "format": str(self.form)}
         about["input"] = "Pipe" if self.channel.mode == "Pipe" else "objects"  # A Pipe's positions count samples.
@@ -218,14 +214,8 @@ _named = Counter[str]()  # the prefixes
 def find_channel(environment: Environment, name: str | os.PathLike[str], **store: str | None) -> Channel:
     """Return the job's channel of that name, or a channel of a prefix (`s3://bucket/prefix/`) or of a folder (`./folder`).
 
-    Args:
-        environment: The job.
-        name: The name.
-        store: `region` and `endpoint` of a prefix.
-
-    Raises:
-        ChannelError: There is none; the message has the nearest name.
-        TypeError: An argument is of the wrong type.
+    `store` has `region` and `endpoint` of a prefix. Raises ChannelError, with the nearest name, if there is none, and
+    TypeError for an argument of the wrong type.
     """
     expect(isinstance(name, str | os.PathLike), "channel", name, "a channel's name, an S3 URI or a folder")
     if not isinstance(name, str):

@@ -47,7 +47,6 @@ def reach(position: Position) -> int | None:
 
 
 def is_begun(position: Position) -> bool:
-    """Return whether a reader has a rest."""
     return position is not None and bool(position["at"][1] or "end" in position)
 
 

@@ -19,13 +19,7 @@ _DRAWN_AT_ONCE = 1024
 
 
 class MixedSource:
-    """The sources of several channels in an epoch (objects.Source).
-
-    Args:
-        sources: Each channel's.
-        weights: The relative frequency of each.
-        seed: Seed of the draws.
-    """
+    """The sources of several channels in an epoch (objects.Source), drawn by weights with a seed."""
 
     steps = NO_STEPS  # Each source has its own.
 
@@ -121,7 +115,6 @@ class MixedReader(Positioned):
 
 
 def _of(position: Position, number: int) -> Position:
-    """Return one source's position in a mixture's."""
     if position is None:
         return None
     of_source: Position = position["sources"][number] if "sources" in position else position

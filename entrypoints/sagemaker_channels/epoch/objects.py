@@ -89,7 +89,6 @@ class Source:
         raise TypeError(f"{self.who}: the number of samples is unknown until they are read: a Pipe is one stream")
 
     def listing_of(self, begun: Any) -> Listing:
-        """Return the digests of what `begun` says."""
         return {}
 
     def expect(self, listing: Listing) -> None:
@@ -131,11 +130,8 @@ class StreamSource(Source):
 class ObjectSource(Source):
     """The objects of a channel in an epoch's order. Nothing is listed before the first is needed.
 
-    Args:
-        opener: What lists and opens them.
-        cache: Keeps them for later epochs.
-        listed: The objects of the epoch that were last counted, which are not listed again.
-        of: As for Source.
+    `opener` lists and opens them, and `cache` keeps them for later epochs. `listed` has the objects of the epoch that were last
+    counted, which are not listed again. `of` is as for Source.
     """
 
     kind = Reader

@@ -44,8 +44,6 @@ class Shard:
 
 @dataclass(frozen=True)
 class Placement:
-    """A process's rank among all ranks of the job, and among those of its host."""
-
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
@@ -65,9 +63,7 @@ def placement_of(environment: Environment, rank: int | None = None, world_size: 
     """Return this process's placement: as a rank that is known already, or by the variables of torchrun or mpirun.
 
     Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have equally many ranks.
-
-    Raises:
-        ChannelError: A variable is not a number or out of range.
+    Raises ChannelError if a variable is not a number or out of range.
     """
     hosts = len(environment.hosts)
     if rank is None:

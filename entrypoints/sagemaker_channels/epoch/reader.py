@@ -63,7 +63,6 @@ class Positioned:
         return {"given": 0, **(before or FRESH), "size": self.size, "end": self.end, "part": part}
 
     def _after(self) -> dict[str, Any]:
-        """Return the position after the last sample."""
         position: dict[str, Any] = {"at": self._begin()}
         if self.block:
             position["block"] = self.block

@@ -13,8 +13,6 @@ from sagemaker_channels.sample import Sample
 
 
 class Mark(NamedTuple):
-    """A position of Samples, which costs little; `state_of` makes a state of it."""
-
     positions: list[Position]
     begun: Any
     turn: int

@@ -28,8 +28,6 @@ NOTHING: Any = object()  # in place of a sample that was skipped
 
 @dataclass(frozen=True)
 class Steps:
-    """The filters and the transform of a dataset's samples."""
-
     transform: Callable[[Sample], Any] | None = None
     filters: tuple[Callable[[Sample], Any], ...] = ()
 
@@ -38,12 +36,10 @@ class Steps:
             expect(function is None or callable(function), name, function, "a function of a sample")
 
     def filtered(self, function: Callable[[Sample], Any]) -> Steps:
-        """Return these with one more filter."""
         return replace(self, filters=(*self.filters, function))
 
     @property
     def are_several(self) -> bool:
-        """Whether the transform makes several samples of one."""
         function: Any = self.transform
         while isinstance(function, partial):
             function = function.func
