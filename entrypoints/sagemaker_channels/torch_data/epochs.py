@@ -78,7 +78,6 @@ class Epochs:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next loop."""
         return int(self.cells[_EPOCH])
 
     @property
@@ -165,9 +164,7 @@ class Epochs:
 class SharedWork:
     """A row for each worker, which adds to no other, and in it one for each channel.
 
-    Args:
-        sources: The names and input modes of the channels.
-        environment: The job, whose log and outputs get the records.
+    `sources` has the channels' names and input modes.
     """
 
     is_timed = False  # whether the loop records its waits elsewhere
@@ -192,7 +189,6 @@ class SharedWork:
         self._rows[worker] += torch.tensor([work.numbers() for work in works], dtype=torch.float64)
 
     def _done(self) -> list[Work]:
-        """Return what all workers have done, for each channel."""
         return [Work(*row) for row in self._rows.sum(0).tolist()]
 
     def loop(self, workers: int = 0, threads: int = 0, write: Write | None = None) -> Meter:

@@ -85,8 +85,7 @@ def check_epoch(epoch: int, loaded: int) -> None:
 def loader_that_counts() -> DataLoader[Any] | None:
     """Return the DataLoader with several workers that asks a dataset for its length, if one does.
 
-    Raises:
-        TypeError: It asks through something that divides the length itself.
+    Raises TypeError if it asks through something that divides the length itself.
     """
     for depth, (caller, _, name) in enumerate(_callers()):
         if name != "__len__":

@@ -135,8 +135,6 @@ class ThreadLoader(PositionedLoader):
 
 
 class _Threads:
-    """The threads of one loop."""
-
     def __init__(self, loader: ThreadLoader, samples: list[Samples]) -> None:
         self._loader, self._samples, self._dataset = loader, samples, loader.dataset
         self._lists = [self._lists_of(each) for each in samples]
@@ -227,7 +225,6 @@ class _Threads:
         return count
 
     def _lists_of(self, samples: Samples) -> Generator[list[Any], None, None]:
-        """Yield the samples of each batch."""
         size, batch = self._loader.batch_size, list[Any]()
         with closing(samples):
             items = iter(samples)

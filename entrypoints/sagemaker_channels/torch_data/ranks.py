@@ -42,7 +42,6 @@ class Stateful(Protocol):
 
 
 def has_group() -> bool:
-    """Return whether there is a process group."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
@@ -69,7 +68,6 @@ def gather_state(loader: Stateful) -> State:
 
 
 def gathered(state: State) -> State:
-    """Return the merged state of all ranks, of which each gives its own."""
     if not has_group():
         return merge_states([state])
     states: list[Any] = [None] * torch.distributed.get_world_size()

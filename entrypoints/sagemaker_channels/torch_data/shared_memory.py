@@ -45,10 +45,9 @@ class SharedBytes(bytes):
 
 
 def shared(sample: Any) -> Any:
-    """Return a worker's sample with its large fields as SharedBytes.
+    """Return a worker's sample with its large fields as SharedBytes: bytes, or a dict, which is changed in place.
 
-    Args:
-        sample: A dict, which is changed in place, or bytes; any other type is returned as it is.
+    Any other type is returned as it is.
     """
     if not is_ready():
         return sample
@@ -101,8 +100,6 @@ class _Piece:
 
 
 class _Pieces:
-    """All pieces of a worker."""
-
     def __init__(self) -> None:
         self._all: list[_Piece] = []
         self._current: _Piece | None = None
@@ -144,8 +141,6 @@ def _reduce(data: SharedBytes) -> Any:
 
 @dataclass
 class _Opened:
-    """A worker's piece, as the training process has opened it."""
-
     path: str
     descriptor: int
     memory: mmap.mmap = field(repr=False)
