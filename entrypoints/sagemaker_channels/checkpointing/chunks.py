@@ -65,7 +65,6 @@ class Chunks:
         return self._records
 
     def _lay_out(self) -> None:
-        """Decide where each chunk is in the memory and in the file."""
         self.index, self._records, end = [], [], 0
         for number, item in enumerate(self._items):
             chunk, properties = item.tensor_data.chunk, item.tensor_data.properties
@@ -80,15 +79,8 @@ def read(
 ) -> dict[str, torch.Tensor]:
     """Return tensors `like` those that were saved: of a sharded tensor this rank's part, of others all.
 
-    Args:
-        place: Where the checkpoint is stored.
-        indexes: The chunks of each of its files.
-        like: Their shapes and types.
-        sharded: Those of them that this rank has a part of.
-
-    Raises:
-        CorruptError: A chunk is not what was saved.
-        ValueError: A sharded tensor has another shape.
+    `indexes` has the chunks of each file. Raises CorruptError if a chunk is not what was saved, and ValueError if a sharded tensor
+    has another shape.
     """
     about = {name: TensorStorageMetadata(TensorProperties(each.dtype), each.shape, []) for name, each in like.items()}
     stored = {}
@@ -130,5 +122,4 @@ def _copy(tensor: torch.Tensor, memory: Any, start: int, end: int) -> None:
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

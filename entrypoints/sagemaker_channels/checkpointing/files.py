@@ -52,7 +52,6 @@ def complete(place: Folder | Bucket) -> Iterator[Saved]:
 
 
 def ignore(place: Folder | Bucket, name: str, why: object) -> None:
-    """Log why a checkpoint is not loaded."""
     warn_once(f"the checkpoint {place}/{name} is ignored: {why}")
 
 

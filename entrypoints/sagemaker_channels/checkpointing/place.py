@@ -97,13 +97,11 @@ class Bucket:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     def sizes(self) -> dict[str, int]:
-        """See Folder. Raises ChannelError."""
         listed = (info for page, _ in s3_client.pages(self._bucket, self._prefix) for info in page)
         return {info.key.removeprefix(self._prefix): info.size for info in listed}
 
     @contextmanager
     def open(self, name: str) -> Generator[Any, None, None]:
-        """See Folder. Raises ChannelError."""
         try:
             with closing(s3.open_object(self._bucket, self._prefix + name)) as streams:
                 yield SeekableFile(next(streams), None, at_once=False)
@@ -122,7 +120,6 @@ class Bucket:
         s3_client.upload(self._bucket, self._prefix + name, write, _UPLOAD_GBPS)
 
     def remove(self, name: str) -> None:
-        """See Folder. Raises ChannelError."""
         s3_client.delete(self._bucket, self._prefix + name)
 
 

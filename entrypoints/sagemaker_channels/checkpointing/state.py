@@ -58,7 +58,6 @@ def collect(parts: Mapping[str, Any], rank: int) -> tuple[dict[str, torch.Tensor
 
 
 def tensors_of(states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the tensors in states by name."""
     found: dict[str, torch.Tensor] = {}
     for name, value in states.items():
         replace_tensors(value, name, found.__setitem__)
@@ -80,8 +79,7 @@ def apply(
 ) -> None:
     """Load the parts' states; of the sharded tensors, `tensors` has this rank's parts.
 
-    Raises:
-        RuntimeError, ValueError, KeyError: A state is of another model or optimizer.
+    Raises RuntimeError, ValueError or KeyError if a state is of another model or optimizer.
     """
 
     def loaded(name: str, _: torch.Tensor) -> torch.Tensor:
@@ -113,7 +111,6 @@ def replace_tensors(value: Any, name: str, other: Callable[[str, torch.Tensor], 
 
 
 def random_states() -> dict[str, Any]:
-    """Return the states of this process's random generators."""
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if "numpy" in sys.modules:
         kind, keys, *others = sys.modules["numpy"].random.get_state()
@@ -124,7 +121,6 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(state: Mapping[str, Any]) -> None:
-    """Set the random generators to a state."""
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     if "numpy" in state and "numpy" in sys.modules:

@@ -26,8 +26,6 @@ from sagemaker_channels.sources.silence import warn
 
 
 class Writer:
-    """The training process's end."""
-
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._memory: mmap.mmap | None = None
@@ -85,7 +83,6 @@ class Writer:
         return error or None
 
     def close(self) -> None:
-        """Free the memory."""
         file, self._file, self._memory = self._file, None, None
         if file is not None:
             file.close()
