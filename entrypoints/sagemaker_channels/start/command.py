@@ -43,7 +43,6 @@ def program_of(command: Command) -> str:
 
 
 def name_of(command: Command) -> str:
-    """Return the command in a line for messages."""
     text = " ".join((command if isinstance(command, str) else " ".join(command)).split())
     return text if len(text) <= _NAME_LENGTH else f"{text[:_NAME_LENGTH]}..."
 

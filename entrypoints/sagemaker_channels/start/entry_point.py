@@ -46,8 +46,6 @@ _VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and 
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The options in ContainerArguments."""
-
     entry_point: str | None = None  # a path in the code; entrypoints/<name>.py is a script of the bundle
     command: Command | None = None  # in place of the entry point
     requirements: str | None = None  # a path in the code
@@ -57,7 +55,6 @@ class StartOptions:
 
     @property
     def name(self) -> str:
-        """What is run, for messages."""
         return name_of(self.command) if self.command is not None else str(self.entry_point)
 
 

@@ -78,7 +78,6 @@ def shell_code(exit_code: int) -> int:
 
 
 def how_it_ended(exit_code: int) -> str:
-    """Return an exit code in words."""
     if exit_code > 128:
         try:
             name = signal.Signals(exit_code - 128).name

@@ -18,10 +18,8 @@ _MOST = 100_000  # files that are looked at: a script may have unpacked a data s
 def lost_model(environment: Environment, since: float, *, has_checkpoints: bool) -> str | None:
     """Return a warning if the model folder is empty and the script has written a model elsewhere below /opt/ml.
 
-    Args:
-        environment: The job's.
-        since: The time at which the script began; older files are the code's or the image's.
-        has_checkpoints: Whether SageMaker had made the checkpoint folder, as it does for a checkpoint_config.
+    Files older than `since`, the time at which the script began, are the code's or the image's. `has_checkpoints` says whether
+    SageMaker had made the checkpoint folder, as it does for a checkpoint_config.
     """
     if any(files for _, _, files in os.walk(environment.model_dir)):
         return None

@@ -37,8 +37,6 @@ _POLL_SECONDS = 0.1  # between two searches for orphans, which no signal announc
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """How a program ended."""
-
     exit_code: int  # 128 + n if signal n ended it
     stderr: str  # the end of its stderr
     stopped_by: signal.Signals | None  # the signal that was passed on, if any
@@ -60,16 +58,10 @@ class _Run:
 def run_program(
     command: Sequence[str], environ: Mapping[str, str], directory: Path, grace_seconds: float
 ) -> ProgramResult:
-    """Run a program to its end. Call it in the main thread of a process without other children: it reaps all children.
+    """Run a program to its end, with exactly these variables. Raises OSError if it cannot be started.
 
-    Args:
-        command: The program and its arguments.
-        environ: Exactly the program's variables.
-        directory: Its working directory.
-        grace_seconds: How long it may run after a signal, until it and all its children are killed.
-
-    Raises:
-        OSError: The program cannot be started.
+    Call it in the main thread of a process without other children: it reaps all children. After a signal, the program may run for
+    `grace_seconds`; then it and all its children are killed.
     """
     if sys.platform == "linux":  # Adopt orphans even if this is not PID 1; elsewhere the system's PID 1 adopts them.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -140,7 +132,6 @@ def _orphans(run: _Run) -> bool:
 
 
 def _kill_the_rest(run: _Run) -> None:
-    """Kill all processes that are left, and reap them."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(run.pid, signal.SIGKILL)  # all that can be found on macOS
     until = time.monotonic() + 10  # A process can hang in the kernel, for example on a dead mount.
@@ -195,7 +186,6 @@ def _parents() -> dict[int, int]:
 
 
 def _descendants(parents: Mapping[int, int]) -> list[int]:
-    """Return the processes below this one."""
     found = [os.getpid()]
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]

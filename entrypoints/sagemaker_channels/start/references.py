@@ -67,8 +67,7 @@ def read_with(call: Callable[..., Mapping[str, Any]], reference: str) -> str:
 def read_secrets(references: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the value of each reference: of a local run, what the launcher has read; else by the job's role.
 
-    Raises:
-        SecretError: One cannot be read.
+    Raises SecretError.
     """
     known: dict[str, str] = json.loads(environ.get(contract.SECRETS_VARIABLE) or "{}")
     return {each: known[each] if each in known else _read(each, environ) for each in references}
@@ -106,7 +105,6 @@ def _read(reference: str, environ: Mapping[str, str]) -> str:
 
 
 def with_values(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings with the values in place of the references."""
     return {
         name: _REFERENCE.sub(lambda found: secrets.get(found[0], found[0]), value) if isinstance(value, str) else value
         for name, value in settings.items()

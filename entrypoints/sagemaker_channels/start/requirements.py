@@ -36,7 +36,6 @@ _SETUPTOOLS_WITH_WHEEL = (70, 1)  # older ones need the package `wheel` to build
 
 
 def is_package(code_dir: Path) -> bool:
-    """Return whether the code folder is a package to install."""
     tables = re.findall(r"^\[(build-system|project)\]", _pyproject(code_dir), re.MULTILINE)
     has_modules = bool(tables) and (code_dir / "src").is_dir()
     return (code_dir / "setup.py").is_file() or "build-system" in tables or has_modules
@@ -96,6 +95,5 @@ def install(
 
 
 def packages_folder(folder: Path) -> Path:
-    """Return the folder of the packages, for PYTHONPATH."""
     names = {"base": str(folder), "platbase": str(folder)}
     return Path(sysconfig.get_path("purelib", "venv" if sys.version_info >= (3, 11) else "posix_prefix", names))
