@@ -42,15 +42,7 @@ def reason(error: Exception, output: str) -> str:
 
 
 def reshard(options: argparse.Namespace, environment: Environment) -> None:
-    """Write the shards of channel `data`.
-
-    Args:
-        options: Those of `entrypoints/reshard.py`; a folder as `output` needs no S3 client.
-        environment: The job.
-
-    Raises:
-        ChannelError: Something cannot be read or written.
-    """
+    """Write the shards of channel `data`; a folder as `output` needs no S3 client. Raises ChannelError."""
     channel = find_channel(environment, "data")
     labels = environment.channels.get("labels")
     lines = None if labels is None else read_lists(labels.path)

@@ -43,8 +43,6 @@ _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
 @dataclass(frozen=True)
 class Target:
-    """What a host writes, and where."""
-
     uri: str  # s3://bucket/folder/, or a folder's path
     format: str
     shard_bytes: int
@@ -58,7 +56,6 @@ class Target:
 
     @property
     def store(self) -> Bucket | Folder:
-        """What is at `uri`."""
         return Bucket(self.uri) if self.uri.startswith("s3://") else Folder(self.uri)
 
     def read(self, host: int) -> Any:
@@ -67,12 +64,10 @@ class Target:
         return None if data is None else json.loads(data)
 
     def write(self, name: str, value: Any) -> None:
-        """Replace a JSON object."""
         data = (json.dumps(value, indent=1) + "\n").encode()
         self.store.write(name, lambda stream: stream.write(data))
 
     def save(self, progress: Progress) -> None:
-        """Replace the progress of this host."""
         self.write(_progress_of(self.host), asdict(progress))
 
     def shards(self) -> dict[str, int]:
@@ -83,8 +78,6 @@ class Target:
 
 @dataclass
 class Progress:
-    """What a host has written."""
-
     settings: Mapping[str, Any]
     shards: list[dict[str, Any]] = field(default_factory=list)  # name, count, bytes, digest
     state: dict[str, Any] | None = None  # of the samples behind the last shard
@@ -93,21 +86,14 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """Print a line of the log."""
     print(text, flush=True)
 
 
 def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | None) -> None:
-    """Write the shards of this host, from where an earlier run ended.
+    """Write the shards of this host, from where an earlier run ended. `lines` has the labels of the samples; None without labels.
 
-    Args:
-        samples: The host's samples, from the beginning.
-        target: Where they go.
-        lines: The lines of `.lst` lists, whose labels the samples get; None without labels.
-
-    Raises:
-        ChannelError: A sample does not fit the format or has no label, S3 refuses, the disk is full, or the prefix has other
-            shards.
+    Raises ChannelError if a sample does not fit the format or has no label, S3 refuses, the disk is full, or the prefix has other
+    shards.
     """
     progress = _begin(samples, target)
     with TemporaryDirectory(prefix="reshard-") as folder, closing(samples):
@@ -207,8 +193,7 @@ def _store(file: Path, shard: str, tally: Tally, state: dict[str, Any], target: 
 def finish(target: Target) -> dict[str, Any] | None:
     """Write index and manifest if all hosts are complete, and return the index; None if another host will do it.
 
-    Raises:
-        ChannelError: The objects below `shards/` are not those that the hosts wrote.
+    Raises ChannelError if the objects below `shards/` are not those that the hosts wrote.
     """
     found = [target.read(host) for host in range(target.hosts)]
     if not all(each and each["complete"] for each in found):

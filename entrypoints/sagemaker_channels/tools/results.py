@@ -56,7 +56,6 @@ def _figures(run: Mapping[str, Any], size: int) -> dict[str, Any]:
 
 
 def table(results: Results) -> list[str]:
-    """Return the summary as lines of text."""
     rows = summary(results)
     columns = [column for column in _COLUMNS if any(column[1] in row for row in rows)]
     lines = [["way", *(title for title, _, _ in columns)]]

@@ -31,8 +31,7 @@ def split(key: str) -> tuple[str, str]:
 class _Groups(Items[list[Any]]):
     """The objects of each stem, as the numbers of their first in the listing: 8 bytes each.
 
-    Raises:
-        ChannelError: Objects of a stem lack a sidecar, or are only sidecars.
+    Raises ChannelError if objects of a stem lack a sidecar, or are only sidecars.
     """
 
     def __init__(self, listing: Items[Any], key_of: Callable[[Any], str], endings: frozenset[str]) -> None:
@@ -94,12 +93,10 @@ class Sidecars:
                 yield stem, fields
 
     def pin_of(self, channel: Channel, group: list[Any]) -> tuple[int, int]:
-        """See Reader."""
         pin: tuple[int, int] = self.objects_by.pin_of(channel, group[0])
         return pin
 
     def key_of(self, channel: Channel, group: list[Any]) -> str:
-        """See Reader."""
         return split(self.objects_by.key_of(channel, group[0]))[0]
 
 
