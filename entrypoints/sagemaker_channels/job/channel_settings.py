@@ -64,8 +64,7 @@ def host_shards(
 def _read(environ: Mapping[str, str], prefix: str, parse: Callable[[Any], T]) -> T:
     """Return what the JSON of the variables `<prefix>`, or `<prefix>0`, `<prefix>1` and so on together, means.
 
-    Raises:
-        ConfigError: A variable is damaged or missing.
+    Raises ConfigError.
     """
     pieces = [environ[prefix]] if environ.get(prefix) else []
     while (piece := environ.get(f"{prefix}{len(pieces)}")) is not None:
