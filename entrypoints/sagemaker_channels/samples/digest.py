@@ -49,7 +49,6 @@ class Tally:
     digest: int = 0  # the sum of the samples' digests modulo 2^256
 
     def add(self, sample: Sample) -> None:
-        """Count one more sample."""
         digest = hashlib.sha256()
         for name, value in sorted(sample.items()):
             if name == KEY:
@@ -63,11 +62,9 @@ class Tally:
         self.count += 1
 
     def __add__(self, other: Tally) -> Tally:
-        """Return the tally of both together."""
         return Tally(self.count + other.count, self.bytes + other.bytes, (self.digest + other.digest) % MODULUS)
 
     def __str__(self) -> str:
-        """Count and the digest's beginning, for messages."""
         return f"{self.count:,} samples, digest {self.hex[:16]}"
 
     @property

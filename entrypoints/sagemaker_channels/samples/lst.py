@@ -21,8 +21,6 @@ from sagemaker_channels.sample import DATA, KEY, Sample
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a list: an image and its labels."""
-
     index: int
     labels: tuple[float, ...]
     path: str  # relative, with forward slashes; no leading ./
@@ -56,11 +54,9 @@ def read_lists(folder: Path) -> dict[str, Line]:
 
 
 def parse_lst(data: bytes, name: str) -> tuple[dict[str, Line], list[str]]:
-    """Return the well-formed lines of a list by path, in the list's order, and a message for each of the others.
+    """Return the well-formed lines of a list by path, in its order, and for each of the others a message.
 
-    Args:
-        data: The list's content.
-        name: The list's name, which each message begins with.
+    The messages begin with `name`.
     """
     lines: dict[str, Line] = {}
     problems = []
