@@ -40,7 +40,6 @@ class Work:
 
 
 def total(works: Iterable[Work]) -> Work:
-    """Return the sum of works."""
     return Work(*map(math.fsum, zip(*map(Work.numbers, works), strict=True)))
 
 
@@ -75,7 +74,6 @@ class Meter:
         self.work = self.works[0]  # of the channel that is read
 
     def over(self, items: Iterable[T]) -> Generator[T, None, None]:
-        """Yield the items, each of one sample."""
         iterator, nothing, run = iter(items), object(), 0
         try:
             while True:
@@ -124,7 +122,6 @@ class Meter:
         _current.meter = self
 
     def end(self, samples: int) -> None:
-        """End an item."""
         _current.meter = None
         self._charge()
         self.work.items += self.weight
@@ -137,7 +134,6 @@ class Meter:
         self._since = now
 
     def publish(self) -> None:
-        """Pass on what was counted."""
         works = self.works
         self._clear(len(works))
         if any(work != Work() for work in works):
@@ -178,7 +174,6 @@ def waited(begin: float) -> None:
 
 
 def received(count: float) -> None:
-    """Count bytes that have arrived from the source."""
     if (meter := _current.meter) is not None:
         meter.work.bytes += count
 
@@ -196,7 +191,6 @@ def opened(size: int) -> bool:
 
 
 def read_block(read: Callable[[], T]) -> T:
-    """Read a block of samples, and count it."""
     return read() if (meter := _current.meter) is None else meter.read_block(read)
 
 

@@ -37,7 +37,6 @@ _RECORD_SECONDS = 10.0  # between two; a loop of short steps must not flood the 
 
 
 def are_recorded() -> bool:
-    """Return whether waits are recorded in this process."""
     return os.environ.get(contract.WAITS_VARIABLE) != "0"
 
 
@@ -51,12 +50,8 @@ def timed_transform(transform: F) -> F:
 class Waits:
     """The waits of one loop since its last record; in a DataLoader's worker, how busy all of its workers are.
 
-    Args:
-        about: What is read, for each channel: a record's first members.
-        write: Receives the records.
-        done: Returns the work so far, for each channel.
-        publish: Adds to that what this thread does; without it, only others do.
-        clock: Returns the time in seconds.
+    `about` has a record's first members for each channel, and `write` gets the records. `done` returns the work so far, and
+    `publish` adds to that what this thread does; without it, only others do.
     """
 
     def __init__(
@@ -74,7 +69,6 @@ class Waits:
 
     @property
     def meter(self) -> Meter:
-        """A new meter of the loop."""
         return Meter(self._note, len(self._about) if self._publish else 1, self._flush, self._clock)
 
     def _note(self, works: Sequence[Work]) -> None:
