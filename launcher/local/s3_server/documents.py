@@ -36,7 +36,6 @@ ERRORS: Mapping[str, tuple[int, str]] = {
     "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
     "NotImplemented": (501, "The local S3 server does not support this part of S3."),
     "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
-    "RequestTimeTooSkewed": (403, "The difference between the request time and the server's time is too large."),
     "SignatureDoesNotMatch": (403, "The request signature we calculated does not match the signature you provided."),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -74,26 +73,16 @@ def test_malformed_authorization_is_refused(url: str, authorization: str) -> Non
     assert answer("GET", url, Authorization=authorization)[0] == 403
 
 
-@pytest.mark.parametrize("moment", ["", "now", "20260131T120000Z", "99991231T000000Z", "2" * 5000])
-def test_request_signed_for_another_time_is_refused(url: str, moment: str) -> None:
-    assert answer("GET", url, **{**signed("GET", url), "X-Amz-Date": moment})[0] == 403
-
-
 @pytest.mark.parametrize("operation", ["get_object", "put_object"])
-def test_presigned_url_is_valid_for_its_request_and_time(endpoint: str, url: str, s3: Any, operation: str) -> None:
+def test_presigned_url_is_valid_for_its_request(endpoint: str, url: str, s3: Any, operation: str) -> None:
     method, body = ("GET", None) if operation == "get_object" else ("PUT", b"new")
-    signing = client_of(endpoint, signature_version="s3v4")
-    presigned = signing.generate_presigned_url(operation, NAME, ExpiresIn=60)
+    presigned = client_of(endpoint, signature_version="s3v4").generate_presigned_url(operation, NAME, ExpiresIn=60)
     assert answer(method, presigned, body)[0] == 200
     assert answer("DELETE", presigned)[0] == 403
     assert answer(method, presigned.replace("/key?", "/other?"), body)[0] == 403
     assert answer(method, f"{presigned}&versionId=null&uploads", body)[0] == 403
     assert answer(method, presigned, body, **{"x-amz-copy-source": "bucket/key"})[0] == 403
     assert answer(method, presigned.replace("xpires=", "xpires=9"), body)[0] == 403
-    ended = signing.generate_presigned_url(operation, NAME, ExpiresIn=0)
-    time.sleep(1.1)
-    status, text = answer(method, ended, body)
-    assert status == 403 and "Request has expired" in text
 
 
 @pytest.fixture
