@@ -10,7 +10,7 @@ from typing import Any
 from launcher.console import counted
 from launcher.errors import dotted
 from launcher.local.channels.stores import Store
-from launcher.local.state import Fact, LocalRun
+from launcher.local.state import LocalRun
 from launcher.local.workspace import HostProcess, hosts_of
 from launcher.request.image_support import support_of
 from launcher.request.image_uris import versions_of
@@ -62,23 +62,18 @@ def note_channel(run: LocalRun, entry: Mapping[str, Any], how: str, same: bool) 
     run.note(f"channel {entry['ChannelName']}", how, there, same=same)
 
 
-def as_data(facts: Mapping[str, Fact]) -> dict[str, Any]:
-    """Return the facts for `--json`."""
-    return {what: {"Here": here, "InSageMaker": there, "Same": same} for what, (here, there, same) in facts.items()}
-
-
-def in_rows(facts: Mapping[str, Fact], *, verbose: bool) -> Iterator[tuple[str, str]]:
+def in_rows(facts: Mapping[str, Mapping[str, Any]], *, verbose: bool) -> Iterator[tuple[str, str]]:
     """Yield the facts as (title, text): one for what differs; if `verbose`, one for each, and one for all others of a kind."""
-    differing = [what for what, fact in facts.items() if fact.same is False]
+    differing = [what for what, fact in facts.items() if fact["Same"] is False]
     if not verbose:
         if differing:
             yield "differs", f"in {counted(len(differing), 'way')}: {', '.join(differing)} (-v shows how)"
         return
     for title, same in (("faithful", True), ("unknown", None)):
-        if found := [f"{what} ({fact.here})" for what, fact in facts.items() if fact.same is same]:
+        if found := [f"{what} ({fact['Here']})" for what, fact in facts.items() if fact["Same"] is same]:
             yield title, ", ".join(found)
     for what in differing:
-        yield "differs", f"{what}: {facts[what].here}, not {facts[what].there}"
+        yield "differs", f"{what}: {facts[what]['Here']}, not {facts[what]['InSageMaker']}"
 
 
 def _note_versions(run: LocalRun, host: HostProcess, image: str) -> None:

@@ -21,10 +21,10 @@ from launcher.jobs.lines import Line
 from launcher.jobs.outcome import Outcome
 from launcher.jobs.submission import mask_settings
 from launcher.jobs.waits import as_data
-from launcher.local import fidelity
+from launcher.local.fidelity import in_rows
 from launcher.local.leftovers import remove_tree
 from launcher.local.runs import RESULT
-from launcher.local.state import Fact, LocalRun
+from launcher.local.state import LocalRun
 from launcher.local.watch import RunResult
 from launcher.local.workspace import Host
 from sagemaker_channels import contract
@@ -89,7 +89,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         "Artifacts": artifacts,
         **({"Tags": tags} if (tags := run.plan.masked_request().get("Tags")) else {}),
         "WritesModel": run.plan.spec.code is None or run.plan.spec.code.entry_point not in _WITHOUT_MODEL,
-        "Fidelity": fidelity.as_data(run.facts),
+        "Fidelity": run.facts,
         "Folder": str(run.folder),
     }
     try:
@@ -219,8 +219,7 @@ def _rows(result: Mapping[str, Any], *, verbose: bool) -> Iterator[tuple[str, st
         yield "model", f"none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty"
     for name, path in result["Artifacts"].items():
         yield name, f"{shown_path(path)} ({human_bytes(_size(Path(path)))})"
-    facts = {what: Fact(*fact.values()) for what, fact in result["Fidelity"].items()}
-    yield from fidelity.in_rows(facts, verbose=verbose)
+    yield from in_rows(result["Fidelity"], verbose=verbose)
     yield "folder", shown_path(folder)
     yield "logs", ", ".join(shown_path(log) for log in sorted(folder.glob("algo-*.log")))
     for waits in result.get("Waits", {}).values():

@@ -23,7 +23,7 @@ from launcher.local.attempts import delivered
 from launcher.local.channels.stores import Store
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.engine import Engine
-from launcher.local.fidelity import as_data, note_facts
+from launcher.local.fidelity import note_facts
 from launcher.local.report import announce
 from launcher.local.state import LocalRun
 from launcher.local.watch import Stops
@@ -55,7 +55,7 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
         stops.held = True
         run.finish()
     if run.options.as_json:
-        result = {"TrainingJobName": run.folder.name, "ExitCode": code, "Fidelity": as_data(run.facts)}
+        result = {"TrainingJobName": run.folder.name, "ExitCode": code, "Fidelity": run.facts}
         print_line(json.dumps(result, indent=2))
     return code
 

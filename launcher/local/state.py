@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from launcher.console import Console
 from launcher.local.workspace import Host, LocalOptions, entries_of
@@ -30,14 +30,6 @@ class Transitions(list[dict[str, str]]):
         self.append({"Status": status, "StartTime": now})
 
 
-class Fact(NamedTuple):
-    """One thing that a run has, beside what the job has in SageMaker."""
-
-    here: str
-    there: str  # empty if it is unknown
-    same: bool | None  # None if it is unknown
-
-
 @dataclass(frozen=True)
 class LocalRun:
     """One run: its plan, options, folder, hosts and console."""
@@ -54,12 +46,13 @@ class LocalRun:
     secrets: Mapping[str, str] = field(
         default_factory=dict, repr=False
     )  # reference -> value; never in the run's folder
-    facts: dict[str, Fact] = field(default_factory=dict)  # what is as in SageMaker, and what is not
+    # What is as in SageMaker, and what is not: each thing Here and InSageMaker, empty if unknown, and whether these are the Same.
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def note(self, what: str, here: str, there: str, *, same: bool) -> None:
         """Note a fact for the report; of several hosts' facts, one that differs from SageMaker stays."""
-        if what not in self.facts or self.facts[what].same is not False:
-            self.facts[what] = Fact(here, there, same if there else None)
+        if what not in self.facts or self.facts[what]["Same"] is not False:
+            self.facts[what] = {"Here": here, "InSageMaker": there, "Same": same if there else None}
 
     @property
     def s3_folder(self) -> Path:

@@ -11,8 +11,7 @@ import pytest
 
 import launcher
 from launcher import LocalOptions
-from launcher.local.fidelity import as_data, in_rows
-from launcher.local.state import Fact
+from launcher.local.fidelity import in_rows
 from launcher.local.workspace import hosts_of
 from launcher.request.image_uris import versions_of
 from local_jobs import EFS, launch, namespaces, result, write_job
@@ -94,11 +93,11 @@ def test_member_that_aws_adds_is_left_out(here: Path, monkeypatch: pytest.Monkey
 
 
 def test_facts_are_grouped_in_rows() -> None:
-    facts = {
-        "image": Fact("a", "b", same=False),
-        "torch": Fact("2.5.1", "2.5", same=True),
-        "Python": Fact("not found", "", same=None),
-        "GPU": Fact("1", "GPU", same=True),
+    facts: dict[str, dict[str, str | bool | None]] = {
+        "image": {"Here": "a", "InSageMaker": "b", "Same": False},
+        "torch": {"Here": "2.5.1", "InSageMaker": "2.5", "Same": True},
+        "Python": {"Here": "not found", "InSageMaker": "", "Same": None},
+        "GPU": {"Here": "1", "InSageMaker": "GPU", "Same": True},
     }
     assert list(in_rows(facts, verbose=False)) == [("differs", "in 1 way: image (-v shows how)")]
     assert list(in_rows(facts, verbose=True)) == [
@@ -106,7 +105,6 @@ def test_facts_are_grouped_in_rows() -> None:
         ("unknown", "Python (not found)"),
         ("differs", "image: a, not b"),
     ]
-    assert as_data(facts)["Python"] == {"Here": "not found", "InSageMaker": "", "Same": None}
 
 
 @pytest.mark.parametrize(
