@@ -254,6 +254,10 @@ def fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
         remedy = "but a job mounts only Lustre; name an FSx for Lustre file system"
         yield Problem(path, f"{name} is a {kind} file system, {remedy}", "fsx-not-lustre")
         return
+    if (state := known.get("Lifecycle", "AVAILABLE")) in ("CREATING", "DELETING", "FAILED"):
+        remedy = "wait until it is AVAILABLE" if state == "CREATING" else "name another file system"
+        yield Problem(path, f"{name} is {state}, so a job cannot mount it; {remedy}", "fsx-not-available")
+        return
     mount, directory = known.get("LustreConfiguration", {}).get("MountName"), str(entry.get("DirectoryPath"))
     first, _, rest = directory.lstrip("/").partition("/")
     if mount and directory.startswith("/") and first != mount:

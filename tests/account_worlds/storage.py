@@ -88,6 +88,18 @@ BROKEN = {
         [("fsx-not-lustre", "channels.fast.file_system_id")],
         ("WINDOWS",),
     ),
+    "an FSx that is still being created": Broken(
+        an_fsx(Lifecycle="CREATING"),
+        FAST % ("{fsx}", "/fsx1abcd/images"),
+        [("fsx-not-available", "channels.fast.file_system_id")],
+        ("is CREATING", "wait until it is AVAILABLE"),
+    ),
+    "an FSx that has failed": Broken(
+        an_fsx(Lifecycle="FAILED"),
+        FAST % ("{fsx}", "/fsx1abcd/images"),
+        [("fsx-not-available", "channels.fast.file_system_id")],
+        ("is FAILED", "name another file system"),
+    ),
     "an FSx of another mount name": Broken(
         an_fsx(),
         FAST % ("{fsx}", "/fsx/images"),
