@@ -84,6 +84,7 @@ _OPTIONS = (
         metavar="TIME",
         help="Interrupt the job once after this time, as spot instances are, and restart it from its checkpoints.",
     ),
+    click.option("--interrupt-at", metavar="TEXT", help="The same once a line of the log has TEXT, such as 'epoch 2'."),
     options.flag("--no-namespaces", help="Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder."),
     options.flag("--verbose", "-v", help="Show each difference from SageMaker, and the numbers of waits."),
 )

@@ -86,6 +86,10 @@ def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], 
                 has_state = "CheckpointConfig" in request
                 state = "its checkpoints" if has_state else "no state, since it has no checkpoint_config"
                 run.console.say(f"interrupted: the job starts again, with {state}", "yellow")
+    if options.interrupt_at is not None and not interruptions and total.secondary == "Completed":
+        run.console.warn(
+            f"--interrupt-at: no line before the job's end has {options.interrupt_at!r}; nothing was interrupted"
+        )
     return total
 
 
@@ -114,7 +118,7 @@ def planned_end(
         ends.append(PlannedEnd(options.stop_after - trained, "Stopped", f"--stop-after {options.stop_after:g}s"))
     if options.interrupt_after is not None and not interruptions:
         ends.append(PlannedEnd(options.interrupt_after, INTERRUPTED))
-    return min(ends, key=attrgetter("seconds"))
+    return replace(min(ends, key=attrgetter("seconds")), interrupt_at=None if interruptions else options.interrupt_at)
 
 
 def delivered(

@@ -124,13 +124,16 @@ def _refuse_options(options: LocalOptions, hosts: list[str]) -> None:
         raise InputError(
             f"--host {options.shell}: the job runs on {known}; name one of them, or raise --instance-count"
         )
-    if options.shell and (options.stop_after, options.interrupt_after) != (None, None):
-        raise InputError("--stop-after, --interrupt-after: they end a job; leave them out, since you end the shell")
+    if options.shell and (options.stop_after, options.interrupt_after, options.interrupt_at) != (None, None, None):
+        raise InputError(
+            "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out, since you end the shell"
+        )
 
 
 def _warn(plan: Plan, options: LocalOptions, console: Console) -> None:
     """Warn of what the job would not have in SageMaker, what other users can see, and what has no effect."""
-    if options.interrupt_after is not None and not plan.request.get("EnableManagedSpotTraining"):
+    is_interrupted = (options.interrupt_after, options.interrupt_at) != (None, None)
+    if is_interrupted and not plan.request.get("EnableManagedSpotTraining"):
         console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
     for place, text in _visible_arguments(plan):
         what = "is an argument of a program, so other users of this machine see it in the process list"

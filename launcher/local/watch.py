@@ -42,6 +42,7 @@ class PlannedEnd:
     seconds: float = float("inf")  # after its start
     secondary: str = "Stopped"  # the secondary status, in SageMaker's words
     reason: str = ""
+    interrupt_at: str | None = None  # a text that interrupts it before, once a line of a log contains it
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,9 @@ def stop_signals() -> Iterator[Stops]:
 class _Output:
     """The lines of all hosts: printed, logged, and searched for metrics and waits."""
 
-    def __init__(self, run: LocalRun) -> None:
+    def __init__(self, run: LocalRun, text: str | None) -> None:
         self.read = ReadLines(run.plan.request, run.console)
-        self._run = run
+        self._run, self._text, self.has_text = run, text, False
         self._unlogged: set[str] = set()  # hosts whose lines can no longer be logged
 
     def follow(self, host: str, stream: IO[bytes]) -> None:
@@ -134,6 +135,8 @@ class _Output:
         texts = [line.decode("utf-8", "replace") for line in shown]
         for text in texts:
             self.read.note(Line(int(time.time() * 1000), host, text))
+            if self._text is not None and self._text in text:
+                self.has_text = True
         console = self._run.console
         try:
             if host not in self._unlogged:
@@ -150,7 +153,7 @@ def watch(
 ) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended. Signals are only noted from now on."""
     stops.held = True
-    output = _Output(run)
+    output = _Output(run, end.interrupt_at)
     processes: list[subprocess.Popen[bytes]] = []
     threads: list[threading.Thread] = []
     begun = time.monotonic()
@@ -160,13 +163,14 @@ def watch(
             for stream in (processes[-1].stdout, processes[-1].stderr):
                 threads.append(threading.Thread(target=output.follow, args=(host.name, stream), daemon=True))
                 threads[-1].start()
-        while _running(processes) and not (failures or stops.received):
+        while _running(processes) and not (failures or stops.received or output.has_text):
             if time.monotonic() > begun + end.seconds or any(process.returncode for process in processes):
                 break
             time.sleep(_LOOK_SECONDS)
     except BaseException:
         _stop(processes, run, stops, 0, len(stops.received))
         raise
+    end = PlannedEnd(secondary=INTERRUPTED) if output.has_text else end
     ended, interrupted = [process.returncode for process in processes], len(stops.received)
     failed = any(ended) or bool(failures)
     patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS

@@ -35,6 +35,7 @@ class LocalOptions:
         resume: Begin with the checkpoints of this earlier local run, or of the "latest", as with what it wrote to S3.
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
         interrupt_after: Interrupt the job once after so many seconds, as when spot instances are taken back, and restart it.
+        interrupt_at: The same once a line of a host's log contains this text; of both, what comes first.
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
         shell: Open a shell in the host of this name instead of running the job, as `launch exec` does.
         command: What that shell runs; empty to read commands from the terminal or standard input.
@@ -53,6 +54,7 @@ class LocalOptions:
     resume: str | None = None
     stop_after: float | None = None
     interrupt_after: float | None = None
+    interrupt_at: str | None = None
     no_namespaces: bool = False
     shell: str | None = None
     command: str = ""

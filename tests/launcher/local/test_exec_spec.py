@@ -76,8 +76,8 @@ def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) ->
             "--host algo-3: the job runs on algo-1, algo-2; name one of them",
         ),
         *(
-            ([option, "1s"], "--stop-after, --interrupt-after: they end a job; leave them out")
-            for option in ("--stop-after", "--interrupt-after")
+            ([option, "1s"], "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out")
+            for option in ("--stop-after", "--interrupt-after", "--interrupt-at")
         ),
     ],
 )

@@ -167,6 +167,39 @@ if len(rest) > 3:
     assert sorted(path.name for path in stored.iterdir()) == [f"{index}.txt" for index in range(6)]
 
 
+def test_line_with_the_text_interrupts_the_job_once(here: Path) -> None:
+    """The script waits after its line unless it has been interrupted; the checkpoint counts the attempts."""
+    script = """
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+attempts = pathlib.Path("/opt/ml/checkpoints/attempts")
+done = len(attempts.read_text()) if attempts.exists() else 0
+attempts.write_text("x" * (done + 1))
+print("epoch 1", flush=True)
+print("epoch 2: loss 0.5", flush=True)
+if not done:
+    signal.pause()
+"""
+    namespaces()
+    write_script(here, script, f"channels: null\n{CHECKPOINTS}")
+    output = launch(here, "--interrupt-at", "epoch 2:")
+    assert output.count("algo-1 | epoch 2: loss 0.5") == 2
+    found = result(here)
+    assert (found["TrainingJobStatus"], found["Interruptions"]) == ("Completed", 1)
+
+
+def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
+    write_script(here, "print('epoch 1')")
+    output = launch(here, "--interrupt-at", "epoch 2", "--no-namespaces")
+    assert "warning: --interrupt-at: no line before the job's end has 'epoch 2'; nothing was interrupted" in output
+
+
+def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
+    request, options = {"StoppingCondition": {"MaxRuntimeInSeconds": 50}}, LocalOptions(interrupt_at="epoch 2")
+    ends = [planned_end(request, options, 20.0, 20.0, interruptions) for interruptions in (0, 1)]
+    assert [(end.seconds, end.interrupt_at) for end in ends] == [(30, "epoch 2"), (30, None)]
+
+
 def test_ctrl_c_after_an_interruption_ends_the_run(here: Path) -> None:
     namespaces()
     write_script(here, f"{STOPPED}while True: signal.pause()")
