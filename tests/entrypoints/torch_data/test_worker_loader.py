@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
 import weakref
 from collections.abc import Iterable
@@ -74,6 +75,24 @@ def test_batches_are_those_of_a_plain_loader_in_each_epoch(environment: Environm
     assert {len(texts(epoch)) for epoch in epochs} == {len({*texts(epoch)}) for epoch in epochs} == {47}
     assert loader.stream.epoch == loader.dataset.epoch == 3
     assert not hasattr(loader.dataset, "__len__")  # nor __getstate__, which pickle calls so in Python 3.10
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_function_of_a_notebook_is_an_error_if_workers_do_not_fork(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """As on macOS, and by default since Python 3.14, whose workers only `exited unexpectedly`."""
+
+    def decode(sample: Any) -> Any:
+        return sample
+
+    decode.__module__ = "__main__"
+    monkeypatch.setattr(sys.modules["__main__"], "decode", decode, raising=False)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    dataset = ChannelDataset("lines", transform=decode, environment=environment)
+    with pytest.raises(ChannelError, match=r"do not see 'decode' of this notebook.*; use a ThreadLoader, or import it"):
+        next(iter(WorkerLoader(dataset, 4, num_workers=1, multiprocessing_context=method)))
+    assert len([*WorkerLoader(dataset, 47, collate_fn=as_list, num_workers=1, multiprocessing_context="fork")]) == 1
 
 
 def test_spawned_workers_make_the_same_batches(environment: Environment) -> None:
