@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.aws.session import Account
-from launcher.errors import InputError, did_you_mean_path
+from launcher.errors import InputError
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
 from launcher.importing.sdk_code import Uploads, packed_code, uploaded_data, with_own_code, without_packed_code
 from launcher.importing.shell_text import commands_in
-from launcher.importing.source_text import bytes_of, read_text
+from launcher.importing.source_text import read_text, text_of
 from launcher.importing.unknown import Unknowns
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import is_secret, settings_to_hide
@@ -49,14 +48,8 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
         InputError: The file cannot be read, or does not have exactly one request, or the one to pick.
         SpecError: It is wrong YAML.
     """
-    try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else bytes_of(Path(path))
-        path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
-    except OSError as error:
-        near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
+    path = "<stdin>" if str(path) == "-" else path
+    text = text_of(path)
     try:
         unknowns = Unknowns()
         if Path(path).suffix == ".tf":

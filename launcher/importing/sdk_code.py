@@ -98,11 +98,10 @@ def with_own_code(spec: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if parent != f"{value_at(spec, ('output_data_config', 's3_output_path'))}".rstrip("/") + "/code":
         code["s3_uri"] = parent
     tags = {name: value for name, value in (spec.get("tags") or {}).items() if name not in (COMMIT, DIRTY)}
-    replaced = ("container_entrypoint", "container_arguments", "channels", "tags")
-    kept = {name: value for name, value in spec.items() if name not in replaced}
-    more = {name: value for name, value in (("tags", tags), ("channels", channels)) if value}
+    own = {"container_entrypoint": None, "container_arguments": None, "channels": channels, "tags": tags, "code": code}
+    again = {name: value for name, value in {**spec, **own}.items() if value or name not in own}
     get = f"mkdir -p src && aws s3 cp {place}{contract.CODE_ARCHIVE} - | tar xz -C src --exclude {contract.BUNDLE_DIR}"
-    return {**kept, **more, "code": code}, f"Get the code: {get}"
+    return again, f"Get the code: {get}"
 
 
 def _uris(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import InputError, did_you_mean_path
-from launcher.importing.source_text import bytes_of
+from launcher.errors import InputError
+from launcher.importing.source_text import text_of
 from launcher.importing.unknown import Unknowns
 from launcher.spec.values import Plain
 
@@ -105,10 +105,9 @@ def _value(option: str, words: list[str], folder: Path) -> Any:
     if words[0].startswith("file://"):
         path = folder / words[0].removeprefix("file://")
         try:
-            words = [bytes_of(path).decode()]
-        except (OSError, UnicodeDecodeError) as error:
-            near = did_you_mean_path(path)
-            raise InputError(f"--{option}: {path} cannot be read: {getattr(error, 'strerror', error)}{near}") from None
+            words = [text_of(path)]
+        except InputError as error:
+            raise InputError(f"--{option}: {error}") from None
     if words[0].lstrip()[:1] in ("{", "["):
         try:
             return json.loads(words[0])

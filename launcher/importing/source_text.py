@@ -10,13 +10,15 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from launcher.errors import InputError, SpecError
+from launcher.errors import InputError, SpecError, did_you_mean_path
 from launcher.parsing.tree import read_tree
 from launcher.spec.values import Plain
 
@@ -26,13 +28,22 @@ _JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments
 _PRINT_IT = "write its value there, or print the whole request with json.dumps and import that"
 
 
-def bytes_of(path: Path) -> bytes:
-    """Return a file's bytes. Raises OSError, also if it has more than a template can have, since a device may never end."""
-    with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise OSError(None, "it has more than 16 MB, which no request and no template has")
-    return data
+def text_of(path: str | Path) -> str:
+    """Return a file's text, or that of standard input for `<stdin>`.
+
+    Raises InputError, also if it has more than a template can have, since a device may never end.
+    """
+    try:
+        with nullcontext(sys.stdin.buffer) if path == "<stdin>" else Path(path).open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise OSError(None, "it has more than 16 MB, which no request and no template has")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
 
 
 def read_text(text: str, file: str) -> Any:

@@ -331,6 +331,15 @@ def test_time_that_a_shell_appends_to_a_name_is_left_to_the_next_submission(end:
     assert found.variables.keys() == {"ROLE"}
 
 
+def test_file_of_an_option_that_does_not_exist_is_named_with_the_option(tmp_path: Path) -> None:
+    (tmp_path / "request.json").touch()
+    (tmp_path / "train.sh").write_text("aws sagemaker create-training-job --cli-input-json file://reqest.json\n")
+    with pytest.raises(
+        InputError, match=r"train\.sh: --cli-input-json: \S+/reqest\.json: .*; did you mean request\.json"
+    ):
+        import_file(tmp_path / "train.sh")
+
+
 @pytest.mark.parametrize("tags", ["Key=[a}", "Key=a}b,Value=c", "Key=[a"])
 def test_wrong_shorthand_is_refused(tmp_path: Path, tags: str) -> None:
     (tmp_path / "train.sh").write_text(f"aws sagemaker create-training-job --tags '{tags}'\n")
