@@ -49,7 +49,6 @@ class Check:
 
     @property
     def codes(self) -> dict[str, tuple[Severity, str]]:
-        """The codes of the check, each with its severity and why it is a problem."""
         table = read_table(__file__, "checks").get(self.name, {})
         severities: tuple[Severity, ...] = ("error", "warning")
         return {code: (severity, why) for severity in severities for code, why in table.get(severity, {}).items()}
@@ -154,10 +153,7 @@ class Subject:
         """Yield what `look` yields for each thing, given its path in the spec; all are asked about at the same time.
 
         A thing that AWS does not answer for is reported as not asked, but the checks `buckets` and `manifests` report what is
-        missing in S3.
-
-        Raises:
-            AwsError: AWS does not accept the credentials.
+        missing in S3. Raises AwsError if AWS does not accept the credentials.
         """
 
         def ask(thing: tuple[SpecPath, _In]) -> tuple[list[_Out], RefusedError | None]:
@@ -186,5 +182,4 @@ class Subject:
 
 
 def why_not(error: RefusedError) -> str:
-    """Return why a question has no answer."""
     return f"you may not ask: {error}" if isinstance(error, AwsError) and error.is_denied else str(error)

@@ -125,7 +125,6 @@ def _architectures(subject: Subject, image: EcrImage) -> set[str]:
 
 
 def queues(subject: Subject) -> list[tuple[SpecPath, Queue]]:
-    """Return the queue, if the spec names one."""
     named = subject.draft.spec.queue
     return [] if named is None else [(("queue",), named)]
 
@@ -239,7 +238,6 @@ def quotas(subject: Subject, path: SpecPath, wanted: Wanted) -> Iterator[Problem
 
 @cache
 def codes() -> dict[str, str]:
-    """Return the quota codes by name."""
     table = json.loads(_TABLE.read_text(encoding="utf-8"))["codes"]
     return _OF_JOBS | {
         f"{instance_type} for {use}": f"L-{code}"

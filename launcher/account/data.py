@@ -163,7 +163,6 @@ def amount_of(subject: Subject, entry: Entry, place: S3Location) -> Listing | Na
 
 
 def sharded(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
-    """Yield the channels whose objects are divided among hosts."""
     for entry, place in channels(subject, "S3Prefix", "ManifestFile"):
         if hosts_that_share(subject, entry) > 1:
             yield entry.path("s3_data_distribution_type"), (entry, place)

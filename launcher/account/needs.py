@@ -72,7 +72,6 @@ class Need(NamedTuple):
 
 
 def needs(subject: Subject) -> Iterator[Need]:
-    """Yield everything that the role needs."""
     region, account, partition = subject.account.region, subject.own_account, _partition(subject)
     yield from s3_needs(subject)
     for path, place, _ in uses(subject):

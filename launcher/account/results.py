@@ -32,8 +32,6 @@ Status = Literal["passed", "warning", "failed", "not-asked", "not-needed"]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of one check."""
-
     check: str
     problems: Sequence[Problem]
     notes: Sequence[Note]
@@ -169,7 +167,6 @@ def check_account(
 
 
 def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
-    """Return the plan and account that the checks examine."""
     return Subject(Draft(plan.spec, plan.request, origin=plan.origin), account, plan.code_uri, full)
 
 

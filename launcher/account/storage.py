@@ -79,14 +79,12 @@ def channels(subject: Subject, *data_types: str) -> Iterator[tuple[Entry, S3Loca
 
 
 def connectors(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
-    """Yield the channels that the script reads itself."""
     for name, channel in subject.draft.spec.all_channels.items():
         if place := place_of((channel.connector(name) or {}).get(contract.CONNECTOR_S3_URI)):
             yield ("channels", name, "s3_uri"), place
 
 
 def prefixes_read(subject: Subject) -> list[tuple[SpecPath, S3Location]]:
-    """Return the prefixes that SageMaker or the script reads."""
     return [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")] + [*connectors(subject)]
 
 

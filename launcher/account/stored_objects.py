@@ -161,7 +161,6 @@ class Named:
 
 
 def with_manifest(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
-    """Yield the channels that name a manifest."""
     for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
         yield entry.path("s3_uri"), (entry, place)
 

@@ -42,7 +42,6 @@ def described(subject: Subject, kind: str, name: str, values: Iterable[str], **m
 
 
 def group_ids(subject: Subject) -> Sequence[str]:
-    """Return the security groups that the request names."""
     return tuple(subject.draft.get("VpcConfig.SecurityGroupIds") or ())
 
 
