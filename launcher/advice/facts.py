@@ -76,8 +76,6 @@ class Observed:
 
 @dataclass(frozen=True)
 class Shards:
-    """What to reshard the data into."""
-
     number: int
     bytes: int  # of one
     format: str = "tar"
@@ -111,8 +109,6 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Advice:
-    """A recommendation with its reasons."""
-
     best: Estimate
     runner_up: Estimate | None
     is_present_good_enough: bool | None  # None if the present way is unknown, or not all data were listed

@@ -91,7 +91,6 @@ class _Job:
     reader: Way
 
     def estimate(self) -> Estimate:
-        """Return the estimate of this job."""
         way, data, use, known = self.way, self.data, self.use, self.constants
         samples, epochs = use.samples or self.source.objects, use.epochs or 1
         share = (

@@ -65,7 +65,6 @@ def inventory_as_text(inventory: Inventory) -> Iterator[str]:
 
 
 def advice_as_data(advice: Advice) -> dict[str, Any]:
-    """Return advice for `--json`."""
     named = {each: {"name": each.name, **asdict(each)} for each in advice.estimates}
     runner_up = None if advice.runner_up is None else named[advice.runner_up]
     return {**asdict(advice), "best": named[advice.best], "runner_up": runner_up, "estimates": [*named.values()]}
