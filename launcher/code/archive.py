@@ -118,16 +118,10 @@ def read_code(
 ) -> CodeArchive:
     """Find and hash the files to send: the user's folder with its dependencies, the bundled scripts and the library.
 
-    Args:
-        directory: The user's folder; None if only the bundled scripts are sent.
-        include: Patterns as in a `.gitignore` for files to send although another rule leaves them out.
-        exclude: Patterns for files to leave out.
-        dependencies: Files and folders that are put beside the folder's own files, each under its base name.
-        entry_point: The script that is run; only `launch measure` and `launch reshard` need their scripts and the library's tools.
-        texts: Names of files whose texts are needed, as far as they are there.
-
-    Raises:
-        CodeError: The folder or a dependency is missing, too large, or has files that cannot be sent.
+    Without a `directory`, only the bundled scripts are sent. `include` has patterns as in a `.gitignore` for files to send although
+    another rule leaves them out. `dependencies` are put beside the folder's own files, each under its base name. Only the
+    `entry_point` of `launch measure` and `launch reshard` needs their scripts and the library's tools. `texts` names files whose
+    texts are needed, as far as they exist. Raises CodeError.
     """
     named: list[tuple[errors.SpecPath, Path]] = [] if directory is None else [(("directory",), directory)]
     roots = []

@@ -100,8 +100,7 @@ class FileRules:
     ) -> None:
         """Read the spec's patterns; the folder's files are sent with `prefix` before their names.
 
-        Raises:
-            CodeError: A pattern is not one.
+        Raises CodeError for a wrong pattern.
         """
         self._directory, self._prefix, self._include_lines = str(directory), prefix, include
         self._root = f"{Path(os.path.realpath(directory)).as_posix().rstrip('/')}/"  # git's slashes, on Windows, too
@@ -245,7 +244,6 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def unreadable(path: str, error: OSError) -> CodeError:
-    """Return the error for a file or folder to send that cannot be read."""
     return CodeError(f"{path}: cannot be read: {error.strerror}; make it readable, or leave it out with code.exclude")
 
 

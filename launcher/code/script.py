@@ -30,13 +30,9 @@ def script_of(code: Code) -> str | None:
 
 
 def script_problems(code: Code, name: str, text: str, request: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what a script and the rest of its job do not agree on.
+    """Yield what a script and the rest of its job do not agree on; `name` is what `script_of` returned for the code.
 
-    Args:
-        code: The spec's section.
-        name: What `script_of` returned for it.
-        text: The script's source.
-        request: The request, whose members may be missing or wrong.
+    Members of the request may be missing or wrong.
     """
     if len(text) > _MOST:
         return
