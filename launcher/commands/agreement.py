@@ -25,10 +25,8 @@ def require_agreement(
 ) -> None:
     """Show what the job can cost. On a terminal and without `yes`, ask if that exceeds `max_cost`, or if there are warnings.
 
-    Raises:
-        RefusedError: No question is asked, and the job may cost more than `max_cost`; with `yes`, than one that the user has set.
-        StoppedError: The answer is no.
-        KeyboardInterrupt: There is no answer.
+    Raises RefusedError if no question is asked and the job may cost more than `max_cost`, with `yes` than one that the user has
+    set; StoppedError if the answer is no; and KeyboardInterrupt if there is none.
     """
     refuse_above_locked(plan, region)
     lines, asks = list(_lines(plan, region, report)), sys.stdin.isatty() and not yes

@@ -57,7 +57,7 @@ def _ask(plan: launcher.Plan) -> Estimate:
 
 
 def _estimated(plan: launcher.Plan, region: str | None, lookup: Lookup = instance_price) -> Estimate:
-    """Return the estimate. Raises RefusedError if the job is not billed by the instance hour."""
+    """Raises RefusedError if the job is not billed by the instance hour."""
     found = estimate(plan.request, region, lookup)
     if found is None:
         raise RefusedError(f"no estimate is possible: {why_not(plan.request)}")

@@ -221,7 +221,6 @@ def _look_at_account(account: Account, team: Team, *, ask: bool) -> tuple[str, l
 
 
 def _region(chosen: str | None, profile: str | None) -> str:
-    """Return the region that was chosen or is configured."""
     with suppress(RefusedError):  # none is configured
         return options.open_account(chosen, profile).region
     return chosen or _REGION

@@ -213,7 +213,6 @@ def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -
 
 
 def print_jobs(found: Sequence[Mapping[str, Any]], region: str | None) -> None:
-    """Print a row for each job."""
     rows = [_row(job, region) for job in found]
     width = max(map(len, rows))
     print_table(_TITLES[:width], [(*row, *["-"] * (width - len(row))) for row in rows])

@@ -103,7 +103,6 @@ def _show(
     *,
     is_local: bool = False,
 ) -> None:
-    """Print the lines, and what they say of the job."""
     name = description["TrainingJobName"]
     ended = shown.follow or description["TrainingJobStatus"] in ENDED
     read = ReadLines(description, console, partial(_print_json, is_timed=not is_local) if shown.as_json else None)

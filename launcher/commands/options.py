@@ -161,7 +161,6 @@ class LocalPath(click.Path):
 
 
 def is_folder(value: str) -> bool:
-    """Return whether an argument names a folder of this machine."""
     return os.path.isdir(value)  # noqa: PTH112 (Path's raises an error if the name is too long)
 
 
@@ -226,7 +225,6 @@ def for_each(names: Sequence[str], do: Callable[[str], _Shown], *, as_json: bool
 
 
 def print_json(data: Any) -> None:
-    """Print a result for programs."""
     print_line(json.dumps(data, indent=2, default=_json_value))
 
 
@@ -237,8 +235,6 @@ def _json_value(value: Any) -> str | float:
 
 
 class SpecOptions(NamedTuple):
-    """How a spec is read."""
-
     sets: tuple[str | Assignment, ...]
     ignore: tuple[str, ...]
     strict: bool
@@ -258,8 +254,6 @@ class SpecOptions(NamedTuple):
 
 
 class AccountOptions(NamedTuple):
-    """The AWS account and region of a job."""
-
     region: str | None
     profile: str | None
 

@@ -92,7 +92,6 @@ def peek(asked: SimpleNamespace, reading: options.SpecOptions, where: options.Ac
 
 
 def _as_data(read: Any, mask: Mask) -> dict[str, Any]:
-    """Return what was read of a channel, for programs."""
     from launcher.survey.samples import described
     from sagemaker_channels.sample import KEY
 

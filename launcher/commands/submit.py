@@ -143,7 +143,6 @@ def own_output(command: str, uri: str) -> list[Assignment]:
 
 
 def show_code(plan: launcher.Plan) -> None:
-    """Report what code the job gets, if it has any."""
     if plan.code is not None and (described := plan.code.described()) is not None:
         say(f"code      {described}")
 

@@ -117,7 +117,6 @@ def make(images: str, how: SimpleNamespace, tool: Tool) -> None:
 
 
 def _files(images: str, how: SimpleNamespace) -> list[Path]:
-    """Return the lists to write."""
     if how.split:
         return [(how.output or Path()) / f"{name}.lst" for name in NAMES[: len(how.split)]]
     place = images if list_files.is_s3(images) else str(Path(images).resolve())

@@ -42,7 +42,6 @@ class Tool(NamedTuple):
     as_json: bool
 
     def account(self) -> Account:
-        """Open the account of lists and images in S3."""
         return options.open_account(self.region, self.profile)
 
     def read(self, places: Sequence[str]) -> dict[str, Lines]:
@@ -70,7 +69,6 @@ def in_words(changes: comparing.Changes) -> str:
 
 
 def show_classes(classes: Mapping[str, Mapping[str, int]]) -> None:
-    """Print what each class gained and lost."""
     counts = {key: ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) for key, kinds in classes.items()}
     show_examples([f"class {key}: {text}" for key, text in counts.items()])
 
@@ -135,7 +133,6 @@ def check(lists: tuple[str, ...], images: str | None, classes: str | None, tool:
 
 
 def _classes(lists: Mapping[str, Lines], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return number, name and lines of each class."""
     width = of_classes.columns(lists.values())
     found = {name: of_classes.counts_of(lines, width) for name, lines in lists.items()}
     size = max([width, len(names), *(number + 1 for counts in found.values() for number in counts)])
