@@ -39,8 +39,6 @@ class Instances:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The instances that run a job together."""
-
     instances: tuple[Instances, ...]
     volume: Price  # per GB and month
 
@@ -74,8 +72,6 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of a job."""
-
     region: str | None
     clusters: tuple[Cluster, ...]  # of which AWS chooses one
     dearest: Cluster
@@ -107,8 +103,7 @@ class Estimate:
 def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Estimate | None:
     """Estimate the cost of a CreateTrainingJob request in a region, by default us-east-1.
 
-    Returns:
-        The estimate; None if the job is not billed by the instance hour, for a reason that `why_not` returns.
+    Returns None if the job is not billed by the instance hour, for a reason that `why_not` returns.
     """
     if why_not(request) is not None:
         return None

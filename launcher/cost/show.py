@@ -20,7 +20,6 @@ _WIDTH = 14  # of the titles
 
 
 def as_text(found: Estimate, name: str) -> list[str]:
-    """Return the lines of an estimate for the job `name`."""
     region = found.region or f"{HOME_REGION} (the spec names no region)"
     title = f"What {name} would cost in {region}: an estimate, not AWS's bill"
     return [title, *(f"  {head:<{_WIDTH}}{text}" for head, text in _rows(found))]
@@ -62,7 +61,6 @@ def _unknown(found: Estimate | Cluster) -> str:
 
 
 def machines(found: Estimate) -> str:
-    """Return the job's instances: `2 x ml.g5.xlarge`."""
     return " or ".join(map(machines_of, found.clusters))
 
 
@@ -72,7 +70,6 @@ def machines_of(cluster: Cluster) -> str:
 
 
 def limit(found: Estimate) -> str:
-    """Return how long the job can run."""
     return f"{duration(found.max_seconds)}{' (AWS default)' if found.is_default_time else ''}"
 
 
