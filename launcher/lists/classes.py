@@ -71,16 +71,9 @@ def edit(
 ) -> Edited:
     """Give images the classes of rules: a path's rule precedes its nearest folder's (`cat/`), and that precedes its class's.
 
-    A class whose own rule leaves it without a line is removed, and the numbers after it close the gap.
-
-    Args:
-        lists: Lists whose classes have the same numbers.
-        names: Those of the classes; empty without a class file.
-        rules: By path, folder or present class: the new classes, by name or number.
-        new: Names of classes to add after the highest one.
-
-    Raises:
-        InputError: A label is not a class, or a rule names what does not exist.
+    A class whose own rule leaves it without a line is removed, and the numbers after it close the gap. The classes of all `lists`
+    have the same numbers. `rules` has the new classes, by name or number, by path, folder or present class; `new` has names to
+    add after the highest class. Raises InputError if a label is not a class, or a rule names what does not exist.
     """
     width = columns(lists)
     size = max([width, *(number + 1 for lines in lists for number in counts_of(lines, width))])

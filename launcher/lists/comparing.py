@@ -25,7 +25,6 @@ def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
 
 
 def counts(changes: Changes) -> dict[str, int]:
-    """Return the number of changes of each kind."""
     return {kind: len(pairs) for kind, pairs in changes.items()}
 
 

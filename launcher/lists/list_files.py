@@ -106,9 +106,7 @@ def replace_files(lists: Mapping[Path, Lines], names: Mapping[Path, Sequence[str
 def find_images(place: str, endings: Collection[str], account: Callable[[], Account]) -> tuple[list[str], Counter[str]]:
     """Return the relative paths of the images below a folder or prefix, and the number of other files by ending.
 
-    Raises:
-        InputError: There is no such folder, or no image in it.
-        RefusedError: AWS refuses the listing.
+    Raises InputError if there is no such folder, or no image in it, and RefusedError if AWS refuses the listing.
     """
     paths, skipped = [], Counter[str]()
     for path in _keys(place, account) if is_s3(place) else _files(place):

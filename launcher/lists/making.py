@@ -87,7 +87,6 @@ def _rounded(count: int, ratios: Sequence[float], debts: list[float]) -> list[in
 
 
 def by_path(lines: Iterable[Line]) -> Lines:
-    """Return lines by path."""
     return {line.path: line for line in lines}
 
 
