@@ -31,10 +31,7 @@ from sagemaker_channels import contract
 def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops) -> RunResult:
     """Run the job to its end and return its result.
 
-    If the first attempt cannot start, the run's folder is removed, so that its name is free.
-
-    Raises:
-        RefusedError: The first attempt cannot start.
+    If the first attempt cannot start, RefusedError is raised and the run's folder removed, so that its name is free.
     """
     request, options = run.plan.request, run.options
     begun, started, interruptions = time.monotonic(), False, 0
@@ -98,12 +95,7 @@ def planned_end(
 ) -> PlannedEnd:
     """Return what ends an attempt if the job does not: a limit of the request, or an end that the user has asked for.
 
-    Args:
-        request: The CreateTrainingJob request.
-        options: The options of the run.
-        trained: The seconds of the attempts before.
-        waited: The seconds since the start of the run.
-        interruptions: The number of attempts before.
+    `trained` are the seconds of the attempts before, whose number is `interruptions`, and `waited` those since the run's start.
     """
     stopping = request.get("StoppingCondition", {})
     ends = [PlannedEnd()]

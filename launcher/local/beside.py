@@ -17,7 +17,6 @@ from pathlib import Path
 
 
 def main(mark: str, command: Sequence[str]) -> int:
-    """Run the command and return its exit code."""
     found = {int(each.name): _variables_of(each) for each in Path("/proc").glob("[0-9]*")}
     pids = sorted((b"\0SM_CURRENT_HOST=" not in text, pid) for pid, text in found.items() if mark.encode() in text)
     if not pids:

@@ -96,7 +96,6 @@ class Checkpoints:
                 raise RefusedError(f"{what}; free space there, or keep fewer of them") from None
 
     def forget(self) -> None:
-        """Remove the hosts' directories."""
         for own in self._known:
             shutil.rmtree(own, ignore_errors=True)
         self._known.clear()
@@ -120,7 +119,6 @@ class Checkpoints:
                 parent.rmdir()
 
     def _stamps(self, own: Path) -> _Stamps:
-        """Return the files below a host's directory."""
         found: _Stamps = {}
         for folder, folders, files in os.walk(own):
             for path in (Path(folder, name) for name in (*files, *folders)):

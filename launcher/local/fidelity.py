@@ -57,7 +57,6 @@ def note_facts(run: LocalRun, store: Store, host: HostProcess) -> None:
 
 
 def note_channel(run: LocalRun, entry: Mapping[str, Any], how: str, same: bool) -> None:
-    """Note how a channel has reached a host."""
     there = file_system_source(entry).get("FileSystemType", entry["InputMode"])
     run.note(f"channel {entry['ChannelName']}", how, there, same=same)
 

@@ -141,8 +141,7 @@ def _sampled(run: LocalRun) -> dict[str, str]:
 def local_secrets(run: LocalRun) -> dict[str, str]:
     """Return the value of each reference, and report where it was read: the variable of the first setting's name, or AWS.
 
-    Raises:
-        RefusedError: You cannot read one.
+    Raises RefusedError if you cannot read one.
     """
     secrets: dict[str, str] = {}
     for member in ("Environment", "HyperParameters"):

@@ -54,8 +54,7 @@ _REMOVE = """rm -rf "$1"; find "$2" -xdev '(' -type p -o -type s ')' -delete"""
 def run_local(plan: Plan, options: LocalOptions) -> Outcome:
     """Run the plan on this machine, follow it to its end and return the result; of a shell, only name and exit code.
 
-    Raises:
-        RefusedError: The plan cannot run here; nothing was started.
+    Raises RefusedError if the plan cannot run here; nothing was started.
     """
     console = Console(as_json=options.as_json)
     folder = Path(RUNS_FOLDER, plan.request["TrainingJobName"]).absolute()

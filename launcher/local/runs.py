@@ -52,10 +52,8 @@ def run_names() -> list[str]:
 def local_run(name: str) -> dict[str, Any]:
     """Return a run as DescribeTrainingJob would; `latest` is the latest.
 
-    It has also its `Folder`, its masked `Request`, its `Runner` and `Process`, and if it has ended, its `Result`.
-
-    Raises:
-        RefusedError: There is no such run; the message suggests the nearest name.
+    It has also its `Folder`, its masked `Request`, its `Runner` and `Process`, and if it has ended, its `Result`. Raises
+    RefusedError if there is no such run; the message suggests the nearest name.
     """
     folders = _folders()
     if name == "latest" and folders and name not in folders:
@@ -94,14 +92,9 @@ def lines_of(name: str, host: str | None = None, *, follow: bool = False) -> Ite
 
 
 def copy_stored(run: LocalRun, name: str) -> None:
-    """Copy what an earlier run has stored in S3, except its outputs and code, into the S3 of a new run.
+    """Copy what an earlier run has stored in S3, except its outputs and code, into the S3 of a new run; `name` may be `latest`.
 
-    Args:
-        run: The new run.
-        name: The earlier run, or `latest`.
-
-    Raises:
-        RefusedError: There is no such run, it has not ended, or it has stored no checkpoints.
+    Raises RefusedError if there is no such run, it has not ended, or it has stored no checkpoints.
     """
     request, own = run.plan.request, run.folder.name
     earlier = next((each for each in run_names() if each != own), name) if name == "latest" else name

@@ -36,10 +36,7 @@ from sagemaker_channels.start.failure import shell_code
 def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops) -> int:
     """Open the shell on this process's terminal, or let it read commands from standard input; return its exit code.
 
-    Nothing remains of the run.
-
-    Raises:
-        RefusedError: The job cannot run here.
+    Nothing remains of the run. Raises RefusedError if the job cannot run here.
     """
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, run.folder, ignore_errors=True)
@@ -81,8 +78,7 @@ def _shell(run: LocalRun, host: HostProcess) -> int:
 def execute(run: Mapping[str, Any], host: str, command: str, *, to_stderr: bool = False) -> int:
     """Run a shell command in a host of a described local run, or without one a shell on this terminal; return its exit code.
 
-    Raises:
-        RefusedError: The run has ended, or has no such host.
+    Raises RefusedError if the run has ended, or has no such host.
     """
     name, runner = run["TrainingJobName"], run["Runner"]
     if run["TrainingJobStatus"] != "InProgress":

@@ -65,7 +65,6 @@ class LocalRun:
         return self.s3_folder.joinpath(*(part for part in parts if part not in ("", ".", "..")))
 
     def host_folder(self, host: Host) -> Path:
-        """Return a host's part of the run's folder."""
         return self.folder / host.name
 
     def root(self, host: Host) -> Path:

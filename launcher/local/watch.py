@@ -59,7 +59,6 @@ class RunResult:
 
     @property
     def status(self) -> str:
-        """The status, in SageMaker's words."""
         return self.secondary if self.secondary in ("Completed", "Failed") else "Stopped"
 
 

@@ -65,8 +65,6 @@ class LocalOptions:
 
 @dataclass(frozen=True)
 class Host:
-    """One machine of the job."""
-
     name: str  # algo-1, algo-2, ...
     group: str
     instance_type: str
@@ -84,8 +82,6 @@ class BindMount:
 
 @dataclass(frozen=True)
 class HostProcess:
-    """The settings with which one host starts."""
-
     name: str
     root: Path  # the job's /opt/ml
     command: tuple[str, ...]
@@ -95,7 +91,6 @@ class HostProcess:
 
     @property
     def folder(self) -> Path:
-        """The host's part of the run's folder."""
         return self.root.parent
 
 

@@ -27,9 +27,8 @@ _AT_ONCE = 8  # concurrent objects; more gain nothing on one machine's link and 
 def provide(delivery: Delivery) -> Iterator[BindMount | None]:
     """Make the host's objects files below `delivery.directory`, with their relative keys; removed on leaving.
 
-    Raises:
-        RefusedError: A channel has no objects, or keys that cannot be files (before anything is written); or the store or the
-            disk refuses.
+    Raises RefusedError if a channel has no objects, or keys that cannot be files (before anything is written), or if the store or
+    the disk refuses.
     """
     objects = delivery.select(as_tree(delivery.store.listed(delivery.channel, delivery.sample)))
     source = _own_folder(delivery, objects)

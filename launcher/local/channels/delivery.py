@@ -48,7 +48,6 @@ class Delivery:
 
     @property
     def name(self) -> str:
-        """The channel's name."""
         return str(self.channel["ChannelName"])
 
     @property
@@ -73,8 +72,7 @@ class Delivery:
 def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
     """Deliver all channels by the providers of their storage kinds and modes; yields the mounts left to the runner.
 
-    Raises:
-        RefusedError: There is no provider for a channel, or a provider refuses.
+    Raises RefusedError if there is no provider for a channel, or a provider refuses.
     """
     with ExitStack() as stack:
         binds = []
@@ -85,11 +83,7 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
 
 
 def provider_of(channel: Mapping[str, Any]) -> str:
-    """Return the name of the module that delivers an InputDataConfig entry, whose `InputMode` is filled in.
-
-    Raises:
-        RefusedError: There is none.
-    """
+    """Return the name of the module that delivers an InputDataConfig entry, whose `InputMode` is filled in. Raises RefusedError."""
     source, mode = source_of_entry(channel), channel["InputMode"]
     kind, what = KINDS.get(str(source)), f"the DataSource {dict(channel['DataSource'])}"
     if kind is not None and mode in kind.PROVIDERS:
@@ -106,8 +100,7 @@ def provider_of(channel: Mapping[str, Any]) -> str:
 def empty_directory(delivery: Delivery) -> Iterator[Path]:
     """Make `delivery.directory`; on leaving, remove it and what took its place, or warn if it is still a mount.
 
-    Raises:
-        RefusedError: It exists already.
+    Raises RefusedError if it exists already.
     """
     directory = delivery.directory
     try:

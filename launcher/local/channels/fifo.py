@@ -33,8 +33,7 @@ _QUIT_SECONDS = 2  # to wait for the feeder; if the network hangs, its own timeo
 def provide(delivery: Delivery) -> Iterator[None]:
     """Make and write the FIFOs of all epochs, one after another; on leaving, no FIFO is left.
 
-    Raises:
-        RefusedError: The content cannot be found (see `epochs_of`), or a file has the FIFO's name.
+    Raises RefusedError if the content cannot be found (see `epochs_of`), or if a file has the FIFO's name.
     """
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
     epochs, stop = epochs_of(delivery), Event()

@@ -17,8 +17,7 @@ from launcher.spec.channels import KINDS, source_of_entry
 def provide(delivery: Delivery) -> Iterator[BindMount]:
     """Make an empty `delivery.directory` and yield its mount.
 
-    Raises:
-        RefusedError: The file system has no directory here, or DirectoryPath is not in it or leaves it.
+    Raises RefusedError if the file system has no directory here, or DirectoryPath is not in it or leaves it.
     """
     source = _find_directory(delivery)
     writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == "rw"

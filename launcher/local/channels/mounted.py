@@ -39,8 +39,6 @@ class MountFailedError(Exception):
 
 @dataclass(frozen=True)
 class View:
-    """What to mount where."""
-
     place: S3Location  # the bucket, and a key that is empty or ends in "/"
     directory: Path  # absolute, without links in it
     scratch: Path  # for the log and caches
@@ -53,8 +51,7 @@ class View:
 def provide(delivery: Delivery) -> Iterator[None]:
     """Mount the host's objects at `delivery.directory`, or copy them with a warning; both end on leaving.
 
-    Raises:
-        RefusedError: The URI is not a folder with objects, keys cannot be files, or a copy fails.
+    Raises RefusedError if the URI is not a folder with objects, keys cannot be files, or a copy fails.
     """
     place, objects, is_whole = _found(delivery)
     with ExitStack() as stack:
@@ -130,8 +127,7 @@ def _mounted_objects(
 def mounted(view: View) -> Iterator[None]:
     """Mount the view at its directory; unmount it on leaving, or when this process is killed.
 
-    Raises:
-        MountFailedError: rclone does not start, ends, or does not mount within half a minute.
+    Raises MountFailedError if rclone does not start, ends, or does not mount within half a minute.
     """
     log = view.scratch / f"rclone-{view.directory.name}.log"
     with mounted_by(rclone_command(view), rclone_environ(view, os.environ), view.directory, log):

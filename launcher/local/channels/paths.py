@@ -49,15 +49,10 @@ class ChannelPaths:
 
 
 def with_channel_paths(plan: Plan, texts: Sequence[str], scratch: Path) -> ChannelPaths:
-    """Change the plan so that the channels of `NAME=PATH` texts are read from their paths.
+    """Change the plan so that the channels of `NAME=PATH` texts are read from their paths; the plan passed in stays as it is.
 
-    Args:
-        plan: The plan; it is not modified.
-        texts: The values of `--channel`.
-        scratch: A folder for links to single files.
-
-    Raises:
-        InputError: A text does not name a channel of the plan, names one again, or the path is not data for that channel.
+    `scratch` is a folder for links to single files. Raises InputError if a text does not name a channel of the plan, names one
+    again, or the path is not data for that channel.
     """
     paths: dict[str, Path] = {}
     for text in texts:

@@ -27,11 +27,7 @@ _JOINED = 1 << 16  # minimum bytes of a chunk, since each wakes the reader of th
 def epochs_of(delivery: Delivery) -> Epochs:
     """Return a function: epoch -> the byte streams that this host gets in it.
 
-    Args:
-        delivery: The channel, its host, and the store that it reads from.
-
-    Raises:
-        RefusedError: There are no objects, a manifest is malformed, or an object is too long for a record.
+    Raises RefusedError if there are no objects, a manifest is malformed, or an object is too long for a record.
     """
     source = s3_source(delivery.channel)
     if source["S3DataType"] == "AugmentedManifestFile":
@@ -106,8 +102,7 @@ def _stream(delivery: Delivery, value: bytes | S3Location) -> Stream:
 def gunzip(chunks: Stream, what: str) -> Stream:
     """Yield the unzipped bytes of any number of gzip members, at most CHUNK at a time; zeros after a member are padding.
 
-    Raises:
-        RefusedError: The bytes are not gzip, damaged, or truncated; the message names `what`.
+    Raises RefusedError, which names `what`, if the bytes are not gzip, damaged, or truncated.
     """
     try:
         with GzipFile(fileobj=as_file(chunks)) as file:

@@ -41,7 +41,6 @@ class S3Object:
 
     @property
     def place(self) -> S3Location:
-        """The object's bucket and key."""
         return S3Location(self.bucket, self.key)
 
 
@@ -60,14 +59,8 @@ def relative_path(prefix: str, key: str) -> str:
 def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | None = None) -> Sequence[S3Object]:
     """Return the objects of an S3Prefix or ManifestFile channel, in the order of S3 or the manifest.
 
-    Args:
-        channel: The InputDataConfig entry.
-        objects: The store to list.
-        sample: The number of objects to return, evenly spaced over all; a data set is often sorted by class.
-
-    Raises:
-        NoObjectsError: There are no objects.
-        RefusedError: The store refuses, or the manifest is malformed.
+    A `sample` is evenly spaced over all, since a data set is often sorted by class. Raises NoObjectsError if there are none,
+    RefusedError if the store refuses or the manifest is malformed.
     """
     source, name = s3_source(channel), channel["ChannelName"]
     find = {"S3Prefix": _of_prefix, "ManifestFile": _of_manifest}.get(source["S3DataType"])
@@ -109,9 +102,8 @@ def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Objec
 def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
     """Return the objects as files of one directory, each once.
 
-    Raises:
-        RefusedError: A path leaves the directory, cannot be a path, or is a file and a folder at once; or two keys have one
-            path. The message names the key.
+    Raises RefusedError, which names the key, if a path leaves the directory, cannot be a path, or is a file and a folder at once,
+    or if two keys have one path.
     """
     keys: dict[str, S3Object] = {}
     for found in objects:

@@ -53,12 +53,7 @@ def embedded_store(
 ) -> Iterator[Store]:
     """Read `data`/s3 in place, and serve it to scripts, with keys of its own; the job's writes go to `overlay`.
 
-    Args:
-        data: The folder that contains `s3/<bucket>/<key>`.
-        overlay: The folder for objects that the job writes.
-        on_warning: Called with each warning.
-        elsewhere: Bucket -> its folder, for buckets that are not below `data`.
-        address: The address of this machine to serve it at.
+    `elsewhere` has the folders of buckets that are not below `data`; `address` is that of this machine to serve it at.
     """
     from launcher.local.s3_server import serve
     from launcher.local.s3_server.store import Store as FolderStore

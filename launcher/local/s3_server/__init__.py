@@ -48,11 +48,8 @@ def serve(
 ) -> Iterator[str]:
     """Serve a store to the clients that have one of the keys; yields the endpoint, `http://<address>:<port>`.
 
-    Args:
-        store: The store; one server at a time may use its overlay.
-        keys: Access key id -> secret access key.
-        around: Wraps the server's `Answer`, to delay or replace responses.
-        address: The address of this machine to listen on.
+    One server at a time may use the store's overlay. `keys` maps access key ids to secret access keys. `around` wraps the server's
+    `Answer`, to delay or replace responses.
     """
     try:
         own: Answer = partial(_answer, store, {}, keys)

@@ -53,7 +53,6 @@ class Call:
         return upload
 
     def document_body(self) -> bytes:
-        """Return the whole XML body."""
         content = bytearray()
         for block in self._blocks():
             content += block
@@ -109,7 +108,6 @@ class Call:
 
 
 def xml(root: str, pairs: Pairs) -> Response:
-    """Return a response that is an XML document."""
     return Response(200, {"Content-Type": "application/xml"}, document(root, pairs))
 
 

@@ -51,7 +51,6 @@ class S3Error(Exception):
         self.details = {"Message": message, **details}
 
     def document(self, request_id: str) -> bytes:
-        """Return the body of the error response."""
         return document("Error", [("Code", self.code), *self.details.items(), ("RequestId", request_id)], "")
 
 

@@ -109,7 +109,6 @@ def _after(call: Call) -> str:
 
 
 def _delete_objects(call: Call) -> Response:
-    """Delete the keys of the request's body and report the result of each."""
     root = parsed(call.document_body())
     entries = root.findall("{*}Object")
     if not 0 < len(entries) <= _PAGE:

@@ -46,12 +46,11 @@ class Stored:
 
     @property
     def size(self) -> int:
-        """The object's bytes."""
         return self.stamp[1]
 
     @property
     def modified(self) -> float:
-        """The time of the last change, in seconds since 1970."""
+        """In seconds since 1970."""
         return self.stamp[2] / 1e9
 
 
@@ -64,7 +63,6 @@ class Received:
     md5: str  # hex
 
     def discard(self) -> None:
-        """Remove the file."""
         self.path.unlink(missing_ok=True)
 
 
@@ -78,13 +76,10 @@ class Store:
         on_omitted: Callable[[str], None] = lambda text: None,
         elsewhere: Mapping[str, Path] | None = None,
     ) -> None:
-        """Open the store.
+        """Open the store: `data` is only read, writes go to `overlay`.
 
-        Args:
-            data: The folder that is only read.
-            overlay: The folder for writes.
-            on_omitted: Called with a message about each listed folder with entries that cannot be objects.
-            elsewhere: Bucket -> its folder, for buckets that are not below `data`.
+        `on_omitted` is called with a message about each listed folder with entries that cannot be objects; `elsewhere` has the
+        folders of buckets that are not below `data`.
         """
         self._data, self._overlay = data.absolute(), overlay.absolute()
         self._elsewhere = elsewhere or {}
@@ -111,7 +106,6 @@ class Store:
         return {each.name: each.stat().st_mtime for each in sorted(folders) if _BUCKET.fullmatch(each.name)}
 
     def has_bucket(self, bucket: str) -> bool:
-        """Return whether the bucket exists."""
         folders = (self._overlay / bucket, self.data_folder(bucket))
         return _BUCKET.fullmatch(bucket) is not None and any(folder.is_dir() for folder in folders)
 
@@ -179,7 +173,6 @@ class Store:
             return None
 
     def receive(self, blocks: Iterable[bytes]) -> Received:
-        """Write a body to a new file."""
         path = self.new_path("incoming")
         digest = hashlib.md5(usedforsecurity=False)
         try:
@@ -243,7 +236,6 @@ class Store:
                 odd.unlink()
 
     def new_path(self, folder: str, ending: str = "") -> Path:
-        """Return the path of a file that does not exist yet."""
         (self._own / folder).mkdir(parents=True, exist_ok=True)
         return self._own / folder / f"{uuid.uuid4().hex}{ending}"
 

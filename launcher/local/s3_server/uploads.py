@@ -62,7 +62,6 @@ class Upload:
             return self.stored
 
     def discard(self) -> None:
-        """Remove the files of all parts."""
         for part in self.parts.values():
             part.discard()
 
