@@ -42,7 +42,6 @@ class Channel:
 
     @property
     def shown(self) -> str:
-        """Return the place as people write it."""
         if self.folder is not None:
             return shown_path(self.folder)
         if self.storage == "S3":
@@ -55,8 +54,7 @@ def channels_of(
 ) -> tuple[list[Channel], list[str]]:
     """Return the channels of a job, or only those that are `wanted`, those of augmented manifests if asked; and why others are not.
 
-    Raises:
-        InputError: There is none.
+    Raises InputError if there is none.
     """
     found: dict[str, Channel | str] = {}
     for entry in subject.draft.entries:

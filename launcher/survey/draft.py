@@ -58,13 +58,8 @@ def draft(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values of a spec, and for each key and channel a comment.
 
-    Args:
-        found: What is in `folder`.
-        folder: The user's folder.
-        target: The spec's file, where the paths in it start.
-        answers: What the user chose.
-        places: URI and inventory of each channel; without a URI, the data are to be copied below the bucket.
-        below: The values of the layers below the spec.
+    Paths in the spec start at `target`, its file. `places` has URI and inventory of each channel; without a URI, the data are to be
+    copied below the bucket. `below` has the values of the layers below the spec.
     """
     base = re.sub(r"[^A-Za-z0-9]+", "-", folder.resolve().name).strip("-")[:40].strip("-") or "job"
     output = (below.get("output_data_config") or {}).get("s3_output_path", "")

@@ -45,7 +45,6 @@ class Findings:
     advice: Advice | None = None
 
     def as_text(self) -> Iterator[str]:
-        """Yield the lines of the channel's section."""
         by = f" by {self.channel.present}" if self.channel.storage == "S3" and self.channel.present else ""
         yield f"{self.channel.name}: {self.channel.shown}{by}"
         if self.inventory is not None:
@@ -77,7 +76,6 @@ class Findings:
         return f"write {', '.join(keys)} below channels.{self.channel.name}{see}"
 
     def as_data(self) -> dict[str, Any]:
-        """Return the findings for `--json`."""
         return {
             "data": self.channel.shown,
             "inventory": self.inventory and asdict(self.inventory),

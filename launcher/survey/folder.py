@@ -205,9 +205,8 @@ def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
     Channels are the folders that are named like a split, or all if one has masks or labels, also below folders that are alone, as
     `images/` may be above `train/` and `val/`; else the prefix itself, as with a data.yaml, which describes all folders beside it.
 
-    Raises:
-        InputError: It has files of several splits; the key of a file as a prefix begins other keys, too, and FastFile has none.
-        RefusedError: It is no URI, or AWS refuses to list it.
+    Raises InputError if it has files of several splits: the key of a file as a prefix begins other keys, too, and FastFile has
+    none. Raises RefusedError if it is no URI, or AWS refuses to list it.
     """
     bucket, key = parse_s3_uri(uri)
     key = as_folder(key)

@@ -43,8 +43,7 @@ def _refused(place: str) -> Iterator[None]:
 def read_measured(file: Path) -> Observed:
     """Return what was measured: time per object or bytes per second, and with a step how fast the model is.
 
-    Raises:
-        InputError: The file cannot be read, or is no measure.json with a measured way.
+    Raises InputError if the file cannot be read, or is no measure.json with a measured way.
     """
     with _refused(f"--measured {file}"):
         return _observed(json.loads(file.read_text(encoding="utf-8")), file)

@@ -38,8 +38,6 @@ _IMAGES = ("jpeg", "png", "gif", "webp")
 
 @dataclass
 class Peek:
-    """What was read of a channel."""
-
     format: str
     samples: list[Sample] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
@@ -84,8 +82,7 @@ class _Object(io.RawIOBase):
 def first_samples(channel: Channel, objects: Objects, place: S3Location, count: int) -> Peek:
     """Return the first samples of a channel, up to `count`, and what is damaged among them.
 
-    Raises:
-        RefusedError: The objects at `place` cannot be listed or read, or not in the channel's format.
+    Raises RefusedError if the objects at `place` cannot be listed or read, or are not in the channel's format.
     """
     if channel.attributes:
         return _of_manifest(channel, objects, count)

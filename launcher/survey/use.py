@@ -21,7 +21,6 @@ _UNITS = {"start_within_s": (seconds_of, "30m"), "disk_bytes": (bytes_of, "200GB
 
 
 def epochs_of(hyperparameters: Mapping[str, str]) -> int | None:
-    """Return the epochs that hyperparameters state."""
     texts = (str(text).strip("\"'") for name, text in hyperparameters.items() if _EPOCHS.fullmatch(name.lower()))
     return next((int(text) for text in texts if text.isdigit() and int(text)), None)
 
