@@ -26,9 +26,7 @@ from sagemaker_channels import contract
 def upload_code(plan: Plan, account: Account, console: Console) -> None:
     """Upload those parts of the plan's code that are not in S3 yet.
 
-    Raises:
-        AwsError: AWS refused the upload; no incomplete object is left.
-        RefusedError: The code cannot be read, or its bucket cannot be used.
+    Raises AwsError, which leaves no incomplete object, or RefusedError if the code cannot be read, or its bucket cannot be used.
     """
     if plan.code is None or plan.code_uri is None:
         return

@@ -95,7 +95,6 @@ class CredentialsError(AwsError):
 
 
 def unauthenticated(error: AwsError) -> CredentialsError:
-    """Return the refusal as an error that names what is wrong with the credentials."""
     if isinstance(error, CredentialsError):
         return error
     wrong = credentials_trouble(error.code, str(error)) or _HAVE_EXPIRED
@@ -103,12 +102,7 @@ def unauthenticated(error: AwsError) -> CredentialsError:
 
 
 def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> Any:
-    """Return what `do` returns for the client.
-
-    Raises:
-        AwsError: AWS refused, or did not answer.
-        CredentialsError: There are no credentials to sign with.
-    """
+    """Return what `do` returns for the client. Raises AwsError; CredentialsError if there are none to sign with."""
     from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, ParamValidationError
     from botocore.parsers import ResponseParserError
 
@@ -143,12 +137,10 @@ def foreign(call: str) -> AwsError:
 
 
 def is_credentials_error(error: Exception) -> bool:
-    """Return whether the error means that botocore found no usable credentials."""
     return any(kind.__name__ in _OF_CREDENTIALS for kind in type(error).__mro__)
 
 
 def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
-    """Return the error for missing credentials."""
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
         text = "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or set AWS_PROFILE"
         return CredentialsError(text, call="", code="NoCredentials")

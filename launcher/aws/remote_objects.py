@@ -74,8 +74,7 @@ class RemoteObjects:
     def read(self, place: S3Location) -> Stream:
         """Yield one object's bytes, at most CHUNK at a time; resume a broken connection where it broke.
 
-        Raises:
-            RefusedError: The store refuses, the connection breaks again and again, or the object has changed meanwhile.
+        Raises RefusedError if the store refuses, if the connection breaks again and again, or if the object has changed meanwhile.
         """
         from botocore.exceptions import HTTPClientError, IncompleteReadError
 
