@@ -44,9 +44,8 @@ class Imported(NamedTuple):
 def import_file(path: str | Path, pick: str | None = None) -> Imported:
     """Return the spec for the request in a file, or in standard input for `-`.
 
-    Raises:
-        InputError: The file cannot be read, or does not have exactly one request, or the one to pick.
-        SpecError: It is wrong YAML.
+    Raises InputError if the file cannot be read, or does not have exactly one request, or the one to pick, and SpecError if it is
+    wrong YAML.
     """
     path = "<stdin>" if str(path) == "-" else path
     text = text_of(path)
@@ -77,11 +76,9 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
 
 
 def import_job(account: Account, name: str, pick: str | None, warn: Callable[[str], None]) -> Imported:
-    """Return the spec for a training job of the account, by name or ARN; settings named like secrets become variables.
+    """Return the spec for a training or tuning job of the account, by name or ARN; settings named like secrets become variables.
 
-    Raises:
-        InputError: `name` is not a valid name of a training job.
-        RefusedError: There is no such job, or you may not describe it.
+    Raises RefusedError if there is no such job, or you may not describe it.
     """
     kind, _, name = name.rpartition("/")
     if kind.endswith("hyper-parameter-tuning-job"):
@@ -97,8 +94,7 @@ def import_job(account: Account, name: str, pick: str | None, warn: Callable[[st
 def import_script(script: Path, arguments: Sequence[str], python: str, account: Account, pick: str | None) -> Imported:
     """Run a script that creates training jobs, without AWS, and return the spec for the request that it sends.
 
-    Raises:
-        InputError: The script creates no job, or several and `pick` is not one of them.
+    Raises InputError if the script creates no job, or several and `pick` is not one of them.
     """
     with record(script, arguments, python, account) as (found, uploads):
         try:

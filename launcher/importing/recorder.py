@@ -64,16 +64,10 @@ class Recording:
 def record(
     script: Path, arguments: Sequence[str], python: str, account: Account
 ) -> Iterator[tuple[Recording, Uploads]]:
-    """Run a script to its end, and yield the requests that it sent, and what it uploaded until the context ends.
+    """Run a script to its end, and return the requests that it sent.
 
-    Args:
-        script: The script.
-        arguments: Its arguments.
-        python: The Python to run it with.
-        account: Its region is the script's default; it is asked nothing.
-
-    Raises:
-        InputError: The script created no training job, or Python cannot be started.
+    The account's region is the script's default; it is asked nothing. Raises InputError if the script created
+    no training job, or Python cannot be started.
     """
     recording, secret = Recording(f"LOCAL{token_hex(8).upper()}"), token_hex(20)
     with tempfile.TemporaryDirectory() as temporary:

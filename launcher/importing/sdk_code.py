@@ -105,7 +105,6 @@ def with_own_code(spec: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _uris(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the URI in S3 of each channel."""
     entries = request.get("InputDataConfig")
     found = [each for each in (entries if isinstance(entries, list) else ()) if isinstance(each, dict)]
     return {str(each.get("ChannelName")): value_at(each, ("DataSource", "S3DataSource", "S3Uri")) for each in found}
