@@ -124,9 +124,7 @@ def _refuse_options(options: LocalOptions, hosts: list[str]) -> None:
             f"--host {options.shell}: the job runs on {known}; name one of them, or raise --instance-count"
         )
     if options.shell and (options.stop_after, options.interrupt_after, options.interrupt_at) != (None, None, None):
-        raise InputError(
-            "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out, since you end the shell"
-        )
+        raise InputError("--stop-after, --interrupt-after, --interrupt-at end a job; leave them out: you end the shell")
 
 
 def _warn(plan: Plan, options: LocalOptions, console: Console) -> None:

@@ -76,7 +76,10 @@ def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) ->
             "--host algo-3: the job runs on algo-1, algo-2; name one of them",
         ),
         *(
-            ([option, "1s"], "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out")
+            (
+                [option, "1s"],
+                "--stop-after, --interrupt-after, --interrupt-at end a job; leave them out: you end the shell",
+            )
             for option in ("--stop-after", "--interrupt-after", "--interrupt-at")
         ),
     ],
