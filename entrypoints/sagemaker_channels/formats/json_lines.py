@@ -21,6 +21,8 @@ from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.writing import write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
+_decode = json.JSONDecoder().raw_decode  # json.loads takes a third more time
+
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     offset = cursor.start
@@ -28,10 +30,12 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     for line in lines.plain(stream, key, inner):
         try:
             text = line[DATA].decode().strip("\ufeff \t\r")
-            value = json.loads(text) if text else None
+            value, end = _decode(text) if text else (None, 0)
+            if end < len(text):
+                joined = "; end each object of a Pipe by a line feed" if key is None else ""
+                raise ValueError(f"more text follows the value, at character {end}{joined}")
         except (ValueError, RecursionError) as error:
-            joined = "; end each object of a Pipe by a line feed" * (key is None and "Extra data" in str(error))
-            cursor.skip(corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}{joined}"))
+            cursor.skip(corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}"))
             text = ""
         offset = cursor.position = inner.position
         if text:
