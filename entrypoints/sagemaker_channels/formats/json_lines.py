@@ -2,8 +2,8 @@
 
 The content type `application/jsonlines` yields lines as bytes (`lines.py`); ask for `format="jsonl"` to parse them. A member
 `__key__` is the sample's key. A line ends at a line feed only: U+2028 and U+0085 are text. Blank lines and byte order marks are
-skipped. In a Pipe, the last line of an object without a line feed and the first line of the next are one line, which is an error.
-A file that was cut between two lines looks complete.
+skipped. In a Pipe, the last line of an object without a line feed and the first line of the next are one line: several objects in
+one line are separated there, and are an error everywhere else. A file that was cut between two lines looks complete.
 
 Source: jsonlines.org; RFC 8259. NaN and Infinity are read, which Python and other writers produce.
 """
@@ -13,15 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
-from sagemaker_channels.errors import corrupt
+from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.formats import lines
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.writing import write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
-_decode = json.JSONDecoder().raw_decode  # json.loads takes a third more time
+_BOM = b"\xef\xbb\xbf"
+_decode = json.JSONDecoder().raw_decode
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -29,19 +31,34 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     inner = Cursor(offset)
     for line in lines.plain(stream, key, inner):
         try:
-            text = line[DATA].decode().strip("\ufeff \t\r")
-            value, end = _decode(text) if text else (None, 0)
-            if end < len(text):
-                joined = "; end each object of a Pipe by a line feed" if key is None else ""
-                raise ValueError(f"more text follows the value, at character {end}{joined}")
-        except (ValueError, RecursionError) as error:
-            cursor.skip(corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}"))
-            text = ""
-        offset = cursor.position = inner.position
-        if text:
-            sample: Sample = {} if key is None else {KEY: key}
-            sample.update(value if isinstance(value, dict) else {DATA: value})
-            yield sample
+            for value, after in _values(line[DATA], offset, key):
+                cursor.position = after or inner.position  # the last of several values ends the line
+                sample: Sample = {} if key is None else {KEY: key}
+                if isinstance(value, dict):
+                    sample.update(value)
+                else:
+                    sample[DATA] = value
+                yield sample
+        except CorruptError as error:
+            cursor.skip(error)
+            cursor.position = inner.position
+        offset = inner.position
+
+
+def _values(line: bytes, offset: int, key: str | None) -> Iterator[tuple[Any, int]]:
+    """Yield a line's values, each with the offset at which the next one begins, 0 for the last."""
+    try:
+        text = line.decode().strip("\ufeff \t\r")
+        while text:
+            value, end = _decode(text)
+            rest = text[end:].lstrip("\ufeff \t\r")
+            if rest and not (key is None and isinstance(value, dict) and rest.startswith("{")):
+                raise ValueError(f"more text follows the value, at character {len(text) - len(rest)}")
+            # The rest ends where the line ends, except for blanks.
+            yield value, offset + len(line.rstrip(b" \t\r" + _BOM)) - len(rest.encode()) if rest else 0
+            text = rest
+    except (ValueError, RecursionError) as error:
+        raise corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}") from None
 
 
 def _encode(sample: Sample) -> list[bytes]:

@@ -55,13 +55,15 @@ def test_blank_lines_and_marks_are_skipped_and_unicode_separators_kept() -> None
     assert read(b"") == read(b"\n \n") == read("\ufeff".encode()) == []
 
 
-def test_several_objects_on_one_line_are_an_error_with_the_remedy_for_a_pipe() -> None:
-    joined = b'{"a": 0}\n{"a": 1}{"a": 2}\n'
-    with pytest.raises(
-        CorruptError, match=r"byte 9: this line is not JSON .*: more text .*; end each object of a Pipe by a"
-    ):
-        read(joined, None)
-    with pytest.raises(CorruptError, match=r"object 'k', byte 9: this line is not JSON .*: more text .* character 8$"):
+def test_json_objects_on_one_line_are_read_in_a_joined_stream() -> None:
+    joined = '{"a": "ü"}{"a": 2} \ufeff{"a": 3}\r\n{"a": 4}'.encode()
+    cursor = Cursor()
+    positions = [cursor.position for _ in json_lines.FORMAT.split(io.BytesIO(joined), None, cursor)]
+    every = read(joined, None)
+    assert [sample["a"] for sample in every] == ["ü", 2, 3, 4]
+    for number, position in enumerate(positions, 1):
+        assert read(joined, None, position) == every[number:]
+    with pytest.raises(CorruptError, match=r"byte 0: this line is not JSON .* more text follows"):
         read(joined)
 
 
