@@ -33,7 +33,7 @@ from sagemaker_channels.start.command import (
     show_bundled_scripts,
 )
 from sagemaker_channels.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
-from sagemaker_channels.start.outputs import lost_model
+from sagemaker_channels.start.outputs import lost_checkpoints, lost_model
 from sagemaker_channels.start.process import ProgramResult, run_program
 from sagemaker_channels.start.references import SecretError, mask_of, read_secrets, references_in, with_values
 from sagemaker_channels.start.requirements import install, install_package, is_package, packages_folder
@@ -111,7 +111,10 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
             if options.command is not None and program_of(options.command) in mpi.PROGRAMS:
                 mpi.end(variables)
         result = replace(result, stderr=mask.apply(result.stderr))
-        if result.exit_code == 0 and (warning := lost_model(environment, begun, has_checkpoints=has_checkpoints)):
+        lost = [] if has_checkpoints else [lost_checkpoints(environment)]
+        if result.exit_code == 0:
+            lost.append(lost_model(environment, begun))
+        for warning in filter(None, lost):
             print(f"boot: warning: {warning}", file=sys.stderr, flush=True)
     except (StartError, ConfigError, SecretError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)

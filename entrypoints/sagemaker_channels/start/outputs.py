@@ -1,4 +1,4 @@
-"""Models that a script has written where SageMaker does not keep them."""
+"""Models and checkpoints that a script has written where SageMaker does not keep them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ _MODELS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx", ".pkl", ".jo
 _MOST = 100_000  # files that are looked at: a script may have unpacked a data set
 
 
-def lost_model(environment: Environment, since: float, *, has_checkpoints: bool) -> str | None:
+def lost_model(environment: Environment, since: float) -> str | None:
     """Return a warning if the model folder is empty and the script has written a model elsewhere below /opt/ml.
 
-    Files older than `since`, the time at which the script began, are the code's or the image's. `has_checkpoints` says whether
-    SageMaker had made the checkpoint folder, as it does for a checkpoint_config.
+    Files older than `since`, the time at which the script began, are the code's or the image's.
     """
-    if any(files for _, _, files in os.walk(environment.model_dir)):
+    if _count(environment.model_dir):
         return None
-    kept = [environment.input_dir, environment.output_data_dir, *[environment.checkpoint_dir] * has_checkpoints]
+    kept = (environment.input_dir, environment.output_data_dir, environment.checkpoint_dir)
     ours = (environment.root / name for name in (contract.BUNDLE_DIR, contract.PACKAGES_DIR))
     sizes: dict[Path, int] = {}
     for file in islice(_files(environment, {*kept, *ours}), _MOST):
@@ -40,6 +39,20 @@ def lost_model(environment: Environment, since: float, *, has_checkpoints: bool)
         f"{environment.model_dir} is empty, so this host has no model, and what the script has written elsewhere is lost: "
         f"{largest} ({sizes[largest]:,} bytes){more}; save the model below os.environ['SM_MODEL_DIR']"
     )
+
+
+def lost_checkpoints(environment: Environment) -> str | None:
+    """Return a warning if there are files in a checkpoint folder that the script has made, since SageMaker made none."""
+    if not (count := _count(environment.checkpoint_dir)):
+        return None
+    return (
+        f"{environment.checkpoint_dir} did not exist before the script, so this job seems to have no checkpoint_config, and"
+        f" {count:,} file(s) there are lost; add checkpoint_config: {{s3_uri: s3://bucket/prefix}} to the spec"
+    )
+
+
+def _count(folder: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
 
 
 def _files(environment: Environment, left_out: set[Path]) -> Iterator[Path]:

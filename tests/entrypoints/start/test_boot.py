@@ -225,10 +225,7 @@ def test_damaged_container_file_is_named(tmp_path: Path) -> None:
 WRITE = "import os, sys; os.makedirs(os.path.dirname(sys.argv[2]), exist_ok=True); open(sys.argv[2], 'wb').write(b'12345')\n"
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["./model.pt", "results/checkpoint-5/model.safetensors", "{root}/models/best.pth", "{root}/checkpoints/last.ckpt"],
-)
+@pytest.mark.parametrize("path", ["./model.pt", "results/checkpoint-5/model.safetensors", "{root}/models/best.pth"])
 def test_model_outside_of_the_model_folder_is_named_with_the_remedy(path: str, tmp_path: Path) -> None:
     root = tmp_path / "ml"
     container = Container(
@@ -248,6 +245,16 @@ def test_what_sagemaker_keeps_draws_no_warning(name: str, tmp_path: Path) -> Non
     (root / "checkpoints").mkdir()  # as SageMaker does for a checkpoint_config
     finished = container.run("train.py")
     assert (finished.returncode, finished.stderr, (root / name).read_bytes()) == (0, "", b"12345")
+
+
+def test_checkpoints_without_a_checkpoint_config_are_reported_lost(tmp_path: Path) -> None:
+    root = tmp_path / "ml"
+    container = Container(root, {"train.py": WRITE}, hyperparameters={"p": str(root / "checkpoints/last.pt")})
+    finished = container.run("train.py")
+    assert finished.stderr == (
+        f"boot: warning: {root}/checkpoints did not exist before the script, so this job seems to have no checkpoint_config, and 1"
+        " file(s) there are lost; add checkpoint_config: {s3_uri: s3://bucket/prefix} to the spec\n"
+    )
 
 
 def test_unresolved_host_is_named() -> None:
