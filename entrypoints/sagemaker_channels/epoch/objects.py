@@ -107,7 +107,7 @@ class StreamSource(Source):
         # After damage, the readers must agree on the number of samples. So if it is skipped, each of them checks all.
         cursor = Cursor(0, self.damage.skip, (0, 1)) if self.damage.most else Cursor(0, None, turns)
         self.stream = stream = tee.open_stream(
-            self.channel, self.epoch, self.readers, reader=index, has_skipped=lambda: self.damage.has_skipped
+            self.channel, self.epoch, self.readers, reader=index, may_grow=lambda: self.damage.has_skipped
         )
         assert stream is not None
         with closing(stream):

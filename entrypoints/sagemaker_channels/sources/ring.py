@@ -6,7 +6,7 @@ for. When all have, no process has the FIFO open, and its feeder continues.
 
 The ring is small. So a reader that waits for another one outside of the stream, as ranks in lockstep do, must have read what the
 other one needs until then: if n readers take every n-th sample, each reads a round of n samples before it yields its own. A reader
-that skips damaged samples may need more than the ring holds; then it ends with an error.
+that skips damaged samples needs more than the others, without a limit that is known. For such a one the ring grows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import is_running, unnamed_file
@@ -30,42 +29,47 @@ from sagemaker_channels.sources.pipe_record import Request, wait_seconds
 from sagemaker_channels.sources.silence import WARN_SECONDS, Silence, warn
 
 RING_BYTES = 8 << 20  # With 4 MiB, 2 and 8 ranks take as much processor time, or some percent more.
+MOST_RINGS = 7  # Each is twice as large as the one before: 1 GiB together.
+GROW_SECONDS = 1.0  # that a reader which may need more waits for one that does not read
 _HOLD_SECONDS = 0.05  # for which a reader waits for bytes before it lets another one do so, which may have missed some
 _GIVE_WAY_SECONDS = 0.001  # for the slowest reader to read
 _CHECK_SECONDS = 0.2  # between two checks of whether the readers that are behind still run
 _PAUSE_SECONDS = 0.02  # between two checks of whether all readers have opened the ring, at most
 # The memory begins with an error's text and a row of numbers, which are positions in the epoch unless another meaning is given.
 _TEXT_BYTES, _HEAD_BYTES = 1 << 12, 1 << 16
+_MEMORY_BYTES = _HEAD_BYTES + (RING_BYTES << MOST_RINGS) - RING_BYTES
 _WRITTEN = 0  # the end of the bytes in the ring
 _IS_READ = 1  # whether a reader is just reading the FIFO
 _ENDED = 2  # 1 after the last byte, plus the size of the error's text
-_READERS = 3  # for each reader:
+_BEGINS = 3  # where each ring begins; 0 for those that are not used yet
+_READERS = _BEGINS + MOST_RINGS  # for each reader:
 _OPENED, _LEFT, _EACH = 1, 2, 3  # how far it is, whether it has opened the ring, whether it has left
 
 
 def memory() -> int:
     """Return the descriptor of the memory for an epoch, which takes no room before it is written."""
     descriptor = unnamed_file("launcher-tee")
-    os.ftruncate(descriptor, _HEAD_BYTES + RING_BYTES)
+    os.ftruncate(descriptor, _MEMORY_BYTES)
     return descriptor
 
 
 class RingStream:
     """A reader's bytes of one epoch. Once `left[0]` is not 0, other bytes may have been written over those that it has.
 
-    `about` has the FIFO's path, and the name, rank and process of each reader. `has_skipped` says whether this reader has skipped
-    damaged samples.
+    `about` has the FIFO's path, and the name, rank and process of each reader. `may_grow` says whether this reader may need much
+    more than the others.
     """
 
-    def __init__(self, channel: Channel, own: Request, about: dict[str, Any], has_skipped: Callable[[], bool]) -> None:
-        self._channel, self._own, self._readers, self._has_skipped = channel, own, about["readers"], has_skipped
+    def __init__(self, channel: Channel, own: Request, about: dict[str, Any], may_grow: Callable[[], bool]) -> None:
+        self._channel, self._own, self._readers, self._may_grow = channel, own, about["readers"], may_grow
         self._who = f"channel {channel.name!r}: the feeder of {about['fifo']}"
         self._memory, self._fifo = own.files
         self.is_open, self._busy, self._poll = True, threading.Lock(), select.poll()
         self._poll.register(self._fifo, select.POLLIN)
-        shared = memoryview(mmap.mmap(self._memory, _HEAD_BYTES + RING_BYTES))
+        shared = memoryview(mmap.mmap(self._memory, _MEMORY_BYTES))
         self._text, self._numbers = shared[:_TEXT_BYTES], shared[_TEXT_BYTES:_HEAD_BYTES].cast("q")
-        self._ring, self._read = shared[_HEAD_BYTES:], 0
+        self._rings = [shared[_HEAD_BYTES + _place(number) :][: RING_BYTES << number] for number in range(MOST_RINGS)]
+        self._read = self._number = 0  # of the ring
         self._slots = range(_READERS, _READERS + _EACH * len(self._readers), _EACH)
         self._slot = next(s for s, (name, *_) in zip(self._slots, self._readers, strict=True) if name == own.name)
         self.left: Sequence[int] = self._numbers[self._slot + _LEFT :]
@@ -132,14 +136,20 @@ class RingStream:
 
     def _next(self, size: int) -> memoryview:
         """Wait for bytes and return the next ones, up to a size; none only at the end."""
-        numbers = self._numbers
+        numbers, number = self._numbers, self._number
         numbers[self._slot] = self._read  # not earlier: until now its last bytes may have been in use
         if self._read == numbers[_WRITTEN]:
             begin = time.perf_counter()
             self._wait()
             waited(begin)
-        start = self._read % RING_BYTES
-        return self._ring[start : start + min(size, fifo.PIPE_BYTES, numbers[_WRITTEN] - self._read)]
+        end = numbers[_WRITTEN]
+        while number + 1 < MOST_RINGS and (after := numbers[_BEGINS + number + 1]):
+            if self._read < after:
+                end = after
+                break
+            self._number = number = number + 1
+        start = (self._read - numbers[_BEGINS + number]) % (RING_BYTES << number)
+        return self._rings[number][start : start + min(size, fifo.PIPE_BYTES, end - self._read)]
 
     def _wait(self) -> None:
         """Return when there are bytes, or at the end. Raises ChannelError."""
@@ -192,6 +202,10 @@ class RingStream:
         self._text[: len(text)] = text
         self._numbers[_ENDED] = 1 + len(text)
 
+    def _last(self) -> int:
+        """Return the number of the ring that bytes are written to."""
+        return max(number for number in range(MOST_RINGS) if not number or self._numbers[_BEGINS + number])
+
     def _slowest(self) -> tuple[int, int]:
         """Return how far the reader is that is most behind, and its slot.
 
@@ -203,9 +217,11 @@ class RingStream:
 
     def _room(self) -> memoryview:
         """Return the part of the ring that can be written; nothing if it is full."""
-        written = self._numbers[_WRITTEN]
-        start = written % RING_BYTES
-        return self._ring[start : start + self._slowest()[0] + RING_BYTES - written]
+        number, written = self._last(), self._numbers[_WRITTEN]
+        begin, size = self._numbers[_BEGINS + number], RING_BYTES << number
+        room = max(self._slowest()[0], begin) + size - written
+        start = (written - begin) % size
+        return self._rings[number][start : start + room]
 
     def _give_way(self) -> None:
         """Wait until the slowest reader has read something, or the ring has room; find out why it reads nothing."""
@@ -222,18 +238,31 @@ class RingStream:
                 check_at += _CHECK_SECONDS
                 self.check_not_left()
                 self._drop_those_gone()
-            if seconds > wait_seconds() and self._has_skipped():
-                raise ChannelError(
-                    f"{self._name(self._slot)} has skipped damaged samples and is {RING_BYTES:,} bytes ahead of"
-                    f" {self._name(slowest[1])}, which has read nothing for {seconds:.0f} s",
-                    channel=self._channel.name,
-                    remedy="repair the data, use input_mode: FastFile, or set"
-                    f" {contract.FIFO_WAIT_VARIABLE} to more seconds if that one is only slow",
-                )
+            if seconds > GROW_SECONDS and self._may_grow():
+                self._grow(slowest[1])
             if seconds > warn_at:
                 warn_at *= 2
                 behind = f"{self._name(slowest[1])} reads nothing; the others wait for it"
                 warn(f"{self._who}: blocked for {seconds:.0f} s, because {behind}")
+
+    def _grow(self, slot: int) -> None:
+        """Use the next larger ring for the bytes that follow."""
+        fcntl.flock(self._memory, fcntl.LOCK_EX)
+        try:
+            number = self._last() + 1
+            if self._read != self._numbers[_WRITTEN] or self._room():
+                return
+            if number < MOST_RINGS:
+                self._numbers[_BEGINS + number] = self._read
+                return
+        finally:
+            fcntl.flock(self._memory, fcntl.LOCK_UN)
+        raise ChannelError(
+            f"{self._name(self._slot)} has skipped so many damaged samples that it is {_place(MOST_RINGS):,} bytes ahead of"
+            f" {self._name(slot)}, which reads nothing",
+            channel=self._channel.name,
+            remedy="repair the data, lower skip_damaged, or use input_mode: FastFile",
+        )
 
     def _name(self, slot: int) -> str:
         name, rank, _ = self._readers[(slot - _READERS) // _EACH]
@@ -246,3 +275,8 @@ class RingStream:
             now = table.get(name)
             if now is None or now.epoch != self._own.epoch or not is_running(*process):
                 self._numbers[slot + _LEFT] = 1
+
+
+def _place(number: int) -> int:
+    """Return where a ring is, after the smaller ones."""
+    return (RING_BYTES << number) - RING_BYTES

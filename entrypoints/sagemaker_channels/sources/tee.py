@@ -43,13 +43,13 @@ def open_stream(
     *,
     reader: int,
     finished: bool = False,
-    has_skipped: Callable[[], bool] = lambda: False,
+    may_grow: Callable[[], bool] = lambda: False,
 ) -> ByteStream | None:
     """Wait for the readers of this host and the FIFO, and open the bytes of an epoch.
 
     `readers` is the number of processes or threads of this host that read the epoch, and `reader` which of them this is, the same
     one in every epoch. One that is `finished` needs nothing of the epoch and gets None: the others must not wait for it, and the
-    process may end afterwards. One that `has_skipped` damaged samples may wait for another one that waits for it.
+    process may end afterwards. For one that `may_grow`, since it may need much more, the ring grows if others do not read.
 
     Raises ChannelError if there is no FIFO, or readers are missing or contradict each other. Reading raises it, too: the feeder is
     silent, or a reader was killed while it read the FIFO.
@@ -67,7 +67,7 @@ def open_stream(
         return None
     stream = None
     try:
-        _streams[key] = stream = _opened(channel, own, has_skipped)
+        _streams[key] = stream = _opened(channel, own, may_grow)
         if isinstance(stream, ring.RingStream):
             stream.wait_for_others()
     except BaseException:
@@ -93,7 +93,7 @@ def _watch(reference: Callable[[], Stream | None], channel: Channel, own: Reques
         time.sleep(_WATCH_SECONDS)
 
 
-def _opened(channel: Channel, own: Request, has_skipped: Callable[[], bool]) -> Stream:
+def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Stream:
     """Wait until all readers have asked and the FIFO has a writer, and open the FIFO, or the ring, or make that."""
     pending: fifo.PendingFifo | None = None
     since, pause, most, warn_at = time.monotonic(), 0.001, 0, WARN_SECONDS
@@ -111,7 +111,7 @@ def _opened(channel: Channel, own: Request, has_skipped: Callable[[], bool]) -> 
                         return fifo.FifoStream(descriptor, silence)
                 elif pending is not None and (about := _open_ring(channel, own, table, pending)):
                     pipe_record.store_table(channel, {**table, own.name: own})
-                    return ring.RingStream(channel, own, about, has_skipped)
+                    return ring.RingStream(channel, own, about, may_grow)
             seconds = time.monotonic() - since
             if pending is not None:
                 if seconds > wait_seconds():

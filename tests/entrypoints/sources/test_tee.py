@@ -216,27 +216,30 @@ def test_lent_bytes_stay_until_the_next_call(channel: Channel, feeder: Feeder) -
         assert b"".join(pieces) == read + rest.result(PATIENCE) == content(0)
 
 
-@pytest.mark.parametrize("has_skipped", [True, False])
-def test_reader_that_has_skipped_does_not_wait_for_another_one_forever(
-    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, has_skipped: bool
+@pytest.mark.parametrize("may_grow", [True, False])
+def test_reader_that_may_need_more_than_another_gets_it(
+    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, may_grow: bool
 ) -> None:
+    monkeypatch.setattr(ring, "GROW_SECONDS", 0.1)
     streams: list[Any] = in_threads(
-        lambda number: tee.open_stream(channel, 0, 2, reader=number, has_skipped=lambda: has_skipped), 2
+        lambda number: tee.open_stream(channel, 0, 2, reader=number, may_grow=lambda: may_grow), 2
     )
-    quick, slow = streams
-    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "0.5")
-    with closing(quick), closing(slow):
-        found = ThreadPoolExecutor(1).submit(quick.read)
-        if has_skipped:
-            message = (
-                r"^channel 'lines': reader 0 of .* has skipped damaged samples and is [\d,]+ bytes ahead of reader 1 of .*, which"
-                " has read nothing for 1 s; repair the data, use input_mode: FastFile, or set LAUNCHER_FIFO_WAIT_SECONDS"
-            )
-            with pytest.raises(ChannelError, match=message):
-                found.result(PATIENCE)
-        else:
-            assert not wait([found], 1.5).done
-            assert slow.read() == found.result(PATIENCE) == content(0)
+    assert streams[1].read(10) == content(0)[:10]
+    found: list[bytes] = []
+
+    def read() -> None:
+        with closing(streams[0]) as stream:
+            found.extend(iter(lambda: stream.read(1 << 20), b""))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(PATIENCE if may_grow else 2)
+    assert thread.is_alive() is not may_grow
+    assert (b"".join(found) == content(0)) is may_grow
+    with closing(streams[1]) as stream:
+        assert stream.read() == content(0)[10:]
+    thread.join(PATIENCE)
+    assert b"".join(found) == content(0)
 
 
 def test_reader_for_which_another_fills_the_ring_reads_on(
