@@ -258,7 +258,7 @@ def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account
 
 def _require_plan(plan: Plan) -> None:
     if not isinstance(plan, Plan):
-        raise TypeError(f"expected a plan, got {plan!r}; pass launcher.plan({plan!r})")
+        raise TypeError(f"expected a plan, not {type(plan).__name__}: pass what launcher.plan returns for it")
 
 
 def _opened(plan: Plan, account: Account | None) -> Account:
