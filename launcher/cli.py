@@ -207,7 +207,7 @@ def _run(args: list[str]) -> int:
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
             return _report(args, f"{error.strerror}; raise the limit by `ulimit -n 1024`", LaunchError.exit_code)
         if isinstance(error, OSError) and error.filename is not None:
-            remedy = "use another path, or ask its owner for access"
+            remedy = "ask its owner for access, or " * isinstance(error, PermissionError) + "use another path"
             return _report(args, f"{error.filename}: {error.strerror}; {remedy}", LaunchError.exit_code)
         if isinstance(error, FileNotFoundError):
             return _report(args, "the working folder was removed; change to one that exists", LaunchError.exit_code)
