@@ -168,10 +168,14 @@ def by_trainer(
     resume: str | None = None,
     stop: int | None = None,
 ) -> list[int]:
-    """Train so many steps; with a loader of its own, `stop` ends it early with a checkpoint, from which `resume` continues."""
+    """Train so many steps, or with -1 an epoch.
+
+    With a loader of its own, `stop` ends it early with a checkpoint, from which `resume` continues.
+    """
     arguments = TrainingArguments(
         output,
         max_steps=steps,
+        num_train_epochs=1,
         save_strategy="steps" if stop else "no",
         save_steps=stop or 500,
         ignore_data_skip=True,
