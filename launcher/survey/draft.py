@@ -84,7 +84,7 @@ def draft(
     values = {key: value for key, (value, _) in rows.items() if value}
     comments = {key: comment for key, (_, comment) in rows.items()}
     values["channels"] = channels = {}
-    for name, (uri, inventory) in (places or {"train": (None, None)}).items():
+    for name, (uri, inventory) in (places or dict.fromkeys(found.reads or ["train"], (None, None))).items():
         channels[name], what = _channel(uri or f"{bucket}{base}/{name}/", inventory)
         comments[f"channels.{name}"] = f"{'' if uri else 'to be copied there: '}{what}"
     return values, comments

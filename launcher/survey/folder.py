@@ -52,7 +52,8 @@ class Folder(NamedTuple):
     channels: dict[str, PurePosixPath]
     left_over: list[PurePosixPath]  # files of data beside the channels
     outside: list[PurePosixPath]  # links out of the folder
-    uses_gpu: bool  # as far as the script's text shows
+    reads: list[str]  # channels, and whether a GPU is used, as far as the script's text shows
+    uses_gpu: bool
 
 
 def look_at_folder(root: Path) -> Folder:
@@ -82,8 +83,11 @@ def look_at_folder(root: Path) -> Folder:
     code = above[0] if above and script else code
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
-    text = (root / script).read_text("utf-8", "replace") if script else None
-    return Folder(script, code, requirements, lists, *_channels(files, text), links, "cuda" in (text or ""))
+    text = (root / script).read_text("utf-8", "replace") if script else ""
+    found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(text)]
+    reads = {each.lower(): each for each in found}
+    channels = _channels(files, text, reads)
+    return Folder(script, code, requirements, lists, *channels, links, [*reads.values()], "cuda" in text)
 
 
 def _script(files: Files) -> PurePosixPath | None:
@@ -102,7 +106,9 @@ def _script(files: Files) -> PurePosixPath | None:
     return first if first and (rank(first) < 3 or len(found) == 1) else None
 
 
-def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath], list[PurePosixPath]]:
+def _channels(
+    files: Files, script: str, reads: Mapping[str, str]
+) -> tuple[dict[str, PurePosixPath], list[PurePosixPath]]:
     """Return the places of the channels by name, and the files of data in none.
 
     A channel has the name by which the script reads it, if that is the place's own, or the only one. Else the split's usual name is
@@ -114,17 +120,15 @@ def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath
     places = _places(data, with_code, whole)
     beside = [folder for folder in data if folder not in with_code and not places.keys() & {*_up(folder)}]
     left_over = [folder / each for folder in beside for each in data[folder] if folder / each not in places]
-    found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(script or "")]
-    read = {each.lower(): each for each in found}
     if len(places) == 1:
         [place] = places
-        usual = "train" if len(read) != 1 else next(iter(read.values()))
-        return {read.get(place.stem.lower(), usual): place}, left_over
-    texts, order = {*re.findall(r"""["']([\w-]+)["']""", script or "")}, [*_SPLITS.values(), None]
+        usual = "train" if len(reads) != 1 else next(iter(reads.values()))
+        return {reads.get(place.stem.lower(), usual): place}, left_over
+    texts, order = {*re.findall(r"""["']([\w-]+)["']""", script)}, [*_SPLITS.values(), None]
     channels: dict[str, PurePosixPath] = {}
     for place, split in sorted(places.items(), key=lambda each: order.index(each[1])):
         own = _word(place.name)
-        name = own if split and split not in texts and own in texts else split or read.get(place.stem.lower())
+        name = own if split and split not in texts and own in texts else split or reads.get(place.stem.lower())
         channels[name if name and name not in channels else _channel_name(place)] = place
     return channels, left_over
 

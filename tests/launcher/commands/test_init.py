@@ -199,9 +199,11 @@ def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
         ("ChannelDataset('csv'); open_channel('images')", ["images/1.png"], {"images"}),
         ('os.environ["SM_CHANNEL_IMAGES"]', ["data/images/1.png"], {"images"}),
         ('os.path.join(os.environ["SM_CHANNEL_TRAIN"], "images")', ["data/images/1.png"], {"train"}),
+        ('os.environ["SM_CHANNEL_TRAIN"], os.environ["SM_CHANNEL_TEST"]', [], {"train", "test"}),
+        ("", [], {"train"}),
     ],
 )
-def test_channel_of_no_split_has_the_name_by_which_the_script_reads_it(
+def test_channels_have_the_names_by_which_the_script_reads_them(
     read: str, names: list[str], channels: set[str], pets: Path
 ) -> None:
     files(pets / "more", *names)
