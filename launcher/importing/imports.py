@@ -18,10 +18,9 @@ from launcher.importing.unknown import Unknowns
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import is_secret, settings_to_hide
 from launcher.request import serialization
-from launcher.request.forms import find_request
+from launcher.request.forms import TUNING_JOB, find_request
 from launcher.spec.aws_model import REQUEST, shapes
 
-_TUNING = "is a tuning job; import one of its training jobs"
 _ONLY_IN_SPECS = {"base_name", "image", "channels", "code", "extends"}
 
 
@@ -63,8 +62,6 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
             raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
         if request.get("compute_environment") == "AMAZON_SAGEMAKER":
             raise InputError("is accelerate's configuration; docs/migrate/huggingface.md shows a spec for such a job")
-        if "HyperParameterTuningJobConfig" in request:
-            raise InputError(_TUNING)
         return _imported(unknowns.known(request), unknowns, pick)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -76,13 +73,13 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
 
 
 def import_job(account: Account, name: str, pick: str | None, warn: Callable[[str], None]) -> Imported:
-    """Return the spec for a training or tuning job of the account, by name or ARN; settings named like secrets become variables.
+    """Return the spec for a training job of the account, by name or ARN; settings named like secrets become variables.
 
-    Raises RefusedError if there is no such job, or you may not describe it.
+    Raises InputError for a tuning job's ARN, and RefusedError if there is no such job, or you may not describe it.
     """
     kind, _, name = name.rpartition("/")
     if kind.endswith("hyper-parameter-tuning-job"):
-        raise InputError(f"{name} {_TUNING}")
+        raise InputError(f"{name} {TUNING_JOB}")
     unknowns, job = Unknowns(), describe(account, name)
     job |= {"Tags": tags_of(account, job, warn) or [], "region": account.region}
     for (member, setting), value in settings_to_hide(job).items():

@@ -64,7 +64,7 @@ class Recording:
 def record(
     script: Path, arguments: Sequence[str], python: str, account: Account
 ) -> Iterator[tuple[Recording, Uploads]]:
-    """Run a script to its end, and return the requests that it sent.
+    """Run a script to its end, and yield its requests and what it has uploaded, whose files are there until the context ends.
 
     The account's region is the script's default; it is asked nothing. Raises InputError if the script created
     no training job, or Python cannot be started.

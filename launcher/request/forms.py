@@ -20,6 +20,8 @@ _DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only a r
 # Members for the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
 _OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
 _WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other SageMaker request has one
+_OF_TUNING = "hyperparametertuningjobconfig"
+TUNING_JOB = "is a tuning job; import one of its training jobs"
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
 
@@ -36,9 +38,12 @@ class FoundRequest:
 def find_request(data: Mapping[str, Any], pick: str | None = None) -> FoundRequest:
     """Return the one request in `data`, in CreateTrainingJob's names, without nulls and without members of responses.
 
-    `pick` chooses one of several, by its number, from 1, or its place. Raises InputError if no one request remains.
+    `pick` chooses one of several, by its number, from 1, or its place. Raises InputError if no one request remains,
+    or it is a tuning job's.
     """
     held, around = _unwrapped(data, pick)
+    if _OF_TUNING in map(_normalized, held):
+        raise InputError(TUNING_JOB)
     left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)
     held = {key: value for key, value in held.items() if key not in _OF_TOOLS and value is not None}
     region = held.pop("region", None)
@@ -82,7 +87,7 @@ def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPa
     """Yield every request below `value`, with its place and the name of the object around it."""
     if isinstance(value, dict):
         names = {_normalized(key) for key in value}
-        if names & _WHAT_IS_TRAINED and len(names) > 1:
+        if _OF_TUNING in names or (names & _WHAT_IS_TRAINED and len(names) > 1):
             yield place, value, name
             return
         metadata = value.get("metadata") if "spec" in value else None

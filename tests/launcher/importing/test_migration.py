@@ -92,9 +92,14 @@ def test_tuning_job_is_refused_with_the_remedy(aws: StandIn) -> None:
     refusal = "is a tuning job; import one of its training jobs"
     done = launch("import", "arn:aws:sagemaker:eu-west-1:123456789012:hyper-parameter-tuning-job/digits")
     assert (done.returncode, done.stderr) == (2, f"error: digits {refusal}\n")
-    Path("tuning.json").write_text(json.dumps({"HyperParameterTuningJobConfig": {}, "TrainingJobDefinition": REQUEST}))
-    with pytest.raises(InputError, match=refusal):
-        import_file("tuning.json")
+    tuning = {"HyperParameterTuningJobConfig": {}, "TrainingJobDefinition": REQUEST}
+    for around in (tuning, {**tuning, "Tags": []}, {"States": {"Tune": {"Parameters": tuning}}}):
+        Path("tuning.json").write_text(json.dumps(around))
+        with pytest.raises(InputError, match=f"^tuning.json: {refusal}$"):
+            import_file("tuning.json")
+    both = {"Tune": tuning, "Train": REQUEST}
+    Path("tuning.json").write_text(json.dumps(both))
+    assert "role_arn" in import_file("tuning.json", pick="Train").as_yaml()
 
 
 def places(value: Any) -> list[tuple[Any, ...]]:
