@@ -205,11 +205,12 @@ def _run(args: list[str]) -> int:
         if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS:
             raise
         if isinstance(error, OSError) and error.errno == errno.EMFILE:
-            return _report(args, f"{error.strerror}; raise the limit by `ulimit -n 1024`", LaunchError.exit_code)
-        if isinstance(error, OSError) and error.filename is not None:
-            remedy = "ask its owner for access, or " * isinstance(error, PermissionError) + "use another path"
-            return _report(args, f"{error.filename}: {error.strerror}; {remedy}", LaunchError.exit_code)
-        if isinstance(error, FileNotFoundError):
+            return _report(args, f"{error.strerror}; raise the limit, as by `ulimit -n 65536`", LaunchError.exit_code)
+        # A missing file that a user names is reported where it is looked for, so another one is ours.
+        if isinstance(error, OSError) and error.filename is not None and not isinstance(error, FileNotFoundError):
+            hint = "ask its owner for access, or " * isinstance(error, PermissionError) + "use another path"
+            return _report(args, f"{error.filename}: {error.strerror}; {hint}", LaunchError.exit_code)
+        if isinstance(error, FileNotFoundError) and error.filename is None:
             return _report(args, "the working folder was removed; change to one that exists", LaunchError.exit_code)
         import traceback  # 2 ms of every other command
 

@@ -435,7 +435,7 @@ def test_too_many_open_files_are_an_error_with_the_remedy(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "stat", stat)
     done = launch("init", "x", "--yes")
-    assert done.stderr == "error: Too many open files; raise the limit by `ulimit -n 1024`\n"
+    assert done.stderr == "error: Too many open files; raise the limit, as by `ulimit -n 65536`\n"
 
 
 def test_file_in_place_of_a_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,3 +451,12 @@ def test_working_folder_that_is_gone_is_an_error(tmp_path: Path, monkeypatch: py
     (tmp_path / "gone").rmdir()
     done = launch("init", "--yes")
     assert done.returncode == 3 and "the working folder was removed; change to one that exists" in done.stderr
+
+
+def test_missing_file_of_ours_is_a_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing(_: Path) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "launcher/data/absent.json")
+
+    monkeypatch.setattr("launcher.survey.folder.look_at_folder", missing)
+    done = launch("init", str(tmp_path), "--yes")
+    assert done.returncode == 1 and "this is a bug in launch" in done.stderr and "absent.json" in done.stderr
