@@ -19,6 +19,7 @@ from launcher.errors import InputError, did_you_mean_path, has_folder
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.survey.channels import Channel, objects_of
 from launcher.survey.inventory import format_of_name, take_inventory
+from sagemaker_channels import contract
 
 _MOST_FOLDERS = 20_000  # that are looked at
 _MOST_OBJECTS = 10_000  # of a channel
@@ -34,9 +35,13 @@ _OBJECTS = re.compile(  # by kind
 )
 _BESIDE_IMAGES = ("masks", "labels", "annotations")  # folders whose files, of any kind, belong to images
 _DESCRIPTION = re.compile(r"data(set)?\.ya?ml", re.I)  # of YOLO: its paths lead to all folders beside it
-_READ = re.compile(  # a channel, by its variable, our library, or its folder
-    r"""SM_CHANNEL_(\w+)|(?:Channel(?:Map)?Dataset|open_channel)\(\s*["']([\w-]+)["']|/opt/ml/input/data/([\w-]+)"""
+_NAME = "[A-Za-z0-9][A-Za-z0-9_-]*"
+_READ = re.compile(  # a channel, by its variable, our library, or its folder or FIFO
+    r"SM_CHANNEL_([A-Za-z0-9][A-Za-z0-9_]*)(?!\w)"
+    rf"""|(?:Channel(?:Map)?Dataset|open_channel)\(\s*["']({_NAME})["']"""
+    rf"|{contract.BASE_DIR}/{contract.DATA_DIR}/({_NAME}?)(?:_\d*)?(?![\w-])"
 )
+_OF_CODE = ("code", contract.CODE_CHANNEL)  # channels of SDK v3 and of ours
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
 Files = Mapping[PurePosixPath, list[str]]  # by folder
 Places = dict[PurePosixPath, str | None]  # with the split that a place is named for
@@ -85,7 +90,7 @@ def look_at_folder(root: Path) -> Folder:
     requirements = code / "requirements.txt" if above and script else None
     text = (root / script).read_text("utf-8", "replace") if script else ""
     found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(text)]
-    reads = {each.lower(): each for each in found}
+    reads = {each.lower(): each for each in found if each not in _OF_CODE}
     channels = _channels(files, text, reads)
     return Folder(script, code, requirements, lists, *channels, links, [*reads.values()], "cuda" in text)
 

@@ -201,6 +201,8 @@ def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
         ('os.path.join(os.environ["SM_CHANNEL_TRAIN"], "images")', ["data/images/1.png"], {"train"}),
         ('os.environ["SM_CHANNEL_TRAIN"], os.environ["SM_CHANNEL_TEST"]', [], {"train", "test"}),
         ("", [], {"train"}),
+        ('f"/opt/ml/input/data/rows_{epoch}"; "/opt/ml/input/data/my_rows_0"', [], {"rows", "my_rows"}),
+        ('"/opt/ml/input/data/code/x.py", "SM_CHANNEL__", "SM_CHANNEL_DONNÉES"', [], {"train"}),
     ],
 )
 def test_channels_have_the_names_by_which_the_script_reads_them(
