@@ -85,7 +85,7 @@ def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], 
                 run.console.say(f"interrupted: the job starts again, with {state}", "yellow")
     if options.interrupt_at is not None and not interruptions and total.secondary == "Completed":
         run.console.warn(
-            f"--interrupt-at: no line before the job's end has {options.interrupt_at!r}; nothing was interrupted"
+            f"--interrupt-at: the job ended before a line with {options.interrupt_at!r} could interrupt it"
         )
     return total
 

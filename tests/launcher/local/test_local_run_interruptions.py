@@ -191,7 +191,7 @@ if not done:
 def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
     write_script(here, "print('epoch 1')")
     output = launch(here, "--interrupt-at", "epoch 2", "--no-namespaces")
-    assert "warning: --interrupt-at: no line before the job's end has 'epoch 2'; nothing was interrupted" in output
+    assert "warning: --interrupt-at: the job ended before a line with 'epoch 2' could interrupt it" in output
 
 
 def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
