@@ -6,13 +6,14 @@ module and its name in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecPath, without_repetitions
 from launcher.request.build import Built, build_request
 from launcher.request.image_uris import WANTED as IMAGE_KEYS
+from launcher.request.origin import Origin
 from launcher.request.view import IMAGE, Draft
 from launcher.rules.built_in import algorithms as built_in
 from launcher.rules.channels import content_types, data_sources, entries, modes, uris
@@ -54,38 +55,50 @@ def find_problems(
     if given is None and origin.place(("TrainingJobName",))[0] != "request":
         made = "name" if spec.base_name is None else beginning(spec.base_name)
         request = {**request, "TrainingJobName": made if spec.training_job_name is None else spec.training_job_name}
-    problems = []
     broken = list(violations(request))
-    for violation in broken:
-        by_a_rule = violation.path == ("InputDataConfig",) and violation.code == "aws-max"
-        if not by_a_rule and not _is_the_jobs_mode(violation, request, spec):
-            path = origin.place_of_member(violation.path)
-            message = violation.message + remedy(violation, request, str(path[-1]))
-            location = spec.locate(path)
-            if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
-                path, location = (), Location("--name", 1, 1, given)
-            problems.append(Problem(path, message, violation.code, location=location))
+    problems = list(_of_limits(broken, request, origin, spec, given))
     if image_error is not None:
         key = image_error.key
         path = ("image", key) if key in IMAGE_KEYS else origin.place(_IMAGE_PLACES.get(key, IMAGE))
         if not any(each.path == path for each in problems):  # such as an instance type without ml.
             problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
     right = _without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
-    places = [(_innermost(right, member), path) for path in unknown for member in origin.set_by(path)]
-    ends = [_innermost(right, each.path) for each in broken if each.path and each.code != "aws-required"]
-    places += [(end, origin.place_of_member(end)) for end in ends]
-    # Of a channel that is wrong as a whole, the rest is judged as it is.
-    whole = {member for member, _ in places if isinstance(member[-1], int)}
-    wrong = {member: path for member, path in places if member[:2] not in whole}
-    draft = Draft(spec, right, given is not None, today)
+    wrong = _wrong_members(right, origin, unknown, broken)
     for rule in RULES:
-        if wrong:  # a draft caches what it has read, so each rule gets its own
-            draft = Draft(spec, right, given is not None, today, wrong=wrong)
+        draft = Draft(spec, right, given is not None, today, wrong=wrong)  # one for each, since it notes what is read
         for path, message in rule.find(draft):
             place = origin.place(path)
             if not any(_follows(place, cause) for cause in draft.causes):
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return [*problems, *without_repetitions(list(team_problems(spec, origin)))]
+
+
+def _of_limits(
+    broken: Iterable[Problem], request: dict[str, Any], origin: Origin, spec: JobSpec, given: str | None
+) -> Iterator[Problem]:
+    """Yield broken limits of the service model at their places in the spec, those of a `given` name at `--name`, with remedies."""
+    for violation in broken:
+        by_a_rule = violation.path == ("InputDataConfig",) and violation.code == "aws-max"
+        if by_a_rule or _is_the_jobs_mode(violation, request, spec):
+            continue
+        path = origin.place_of_member(violation.path)
+        message = violation.message + remedy(violation, request, str(path[-1]))
+        location = spec.locate(path)
+        if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
+            path, location = (), Location("--name", 1, 1, given)
+        yield Problem(path, message, violation.code, location=location)
+
+
+def _wrong_members(
+    right: dict[str, Any], origin: Origin, unknown: Iterable[SpecPath], broken: Iterable[Problem]
+) -> dict[SpecPath, SpecPath]:
+    """Return the members whose value is missing or wrong because of an error, each with the error's place in the spec."""
+    places = [(_innermost(right, member), path) for path in unknown for member in origin.set_by(path)]
+    ends = [_innermost(right, each.path) for each in broken if each.path and each.code != "aws-required"]
+    places += [(end, origin.place_of_member(end)) for end in ends]
+    # Of a channel that is wrong as a whole, the rest is judged as it is.
+    whole = {member for member, _ in places if isinstance(member[-1], int)}
+    return {member: path for member, path in places if member[:2] not in whole}
 
 
 def _is_the_jobs_mode(violation: Problem, request: dict[str, Any], spec: JobSpec) -> bool:
