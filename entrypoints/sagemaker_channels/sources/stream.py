@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 # What is under way follows the store's delay, the time of its quickest answer: so many requests and bytes for each second of it,
-# about three times what a process can read. With more, it waits for its own processor; with fewer, for the late answers.
+# two to three times what a process can read. With more, it waits for its own processor; with fewer, for the late answers.
 _REQUESTS, _FEWEST_REQUESTS = 10_000, 8
-_BYTES = 1e9
+_BYTES = 2e9
 _HUGE_BYTES = 4 << 20  # from which the kernel's larger pages are used
 _NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
 
