@@ -125,6 +125,8 @@ def _refuse_options(options: LocalOptions, hosts: list[str]) -> None:
         )
     if options.shell and (options.stop_after, options.interrupt_after, options.interrupt_at) != (None, None, None):
         raise InputError("--stop-after, --interrupt-after, --interrupt-at end a job; leave them out: you end the shell")
+    if options.interrupt_at == "":
+        raise InputError("--interrupt-at: the text is empty, which each line contains; give one such as 'epoch 2'")
 
 
 def _warn(plan: Plan, options: LocalOptions, console: Console) -> None:

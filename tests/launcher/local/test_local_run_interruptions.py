@@ -17,6 +17,7 @@ import pytest
 
 import launcher
 from launcher.console import Console
+from launcher.errors import InputError
 from launcher.local.attempts import planned_end
 from launcher.local.channels.stores import embedded_store
 from launcher.local.checkpoints import Checkpoints
@@ -192,6 +193,13 @@ def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
     write_script(here, "print('epoch 1')")
     output = launch(here, "--interrupt-at", "epoch 2", "--no-namespaces")
     assert "warning: --interrupt-at: the job ended before a line with 'epoch 2' could interrupt it" in output
+
+
+def test_empty_text_is_refused(here: Path) -> None:
+    """Each line contains it."""
+    write_script(here, "")
+    output = launch(here, "--interrupt-at", "", code=InputError.exit_code)
+    assert "error: --interrupt-at: the text is empty" in output
 
 
 def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
