@@ -201,7 +201,7 @@ class ObjectSource(Source):
         try:
             yield from self.form.split(stream, key, cursor)
         except CorruptError as error:
-            self.damage.skip(error, place="the rest of the object is skipped")
+            self.damage.skip(error, loses="the rest of the object is skipped")
 
     @property
     def _name(self) -> str:

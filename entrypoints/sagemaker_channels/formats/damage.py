@@ -34,8 +34,8 @@ class Damage:
         self._count, self._lock = 0, threading.Lock()  # A ThreadLoader's threads transform at the same time.
         self._first: list[str] = []
 
-    def skip(self, error: Exception, key: str | None = None, place: str = "") -> None:
-        """Count, log and record a damaged sample; `key` and `place` are for an error that does not name them.
+    def skip(self, error: Exception, key: str | None = None, place: str = "", *, loses: str = "") -> None:
+        """Count, log and record a damaged sample, and what else is skipped; `key` and `place` are for an error without them.
 
         Raises ChannelError, with the first ones, if it is one too many.
         """
@@ -43,7 +43,8 @@ class Damage:
             self._count += 1
             reason = f"{'' if isinstance(error, CorruptError) else type(error).__name__ + ': '}{error}"
             reason = " ".join(re.sub(r"<[\w.]+ object at 0x\w+>", "", reason).split())  # that of Pillow's errors
-            reason = reason[:_REASON_CHARACTERS] + (place and f"; {place}")
+            lost = loses if self._count <= self.most else ""
+            reason = "; ".join(filter(None, (reason[:_REASON_CHARACTERS], place, lost)))
             self._first += [reason] if self._count <= _FIRST else []
             about = {"channel": self._channel, "epoch": self._epoch, "rank": int(rank_variable("RANK") or 0)}
             at = error if isinstance(error, ChannelError) else None  # a UnicodeError has an `object`, too

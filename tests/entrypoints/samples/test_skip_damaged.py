@@ -90,6 +90,16 @@ def test_one_damage_too_many_names_the_first_ones(tmp_path: Path) -> None:
     assert len(list(open_channel("train", 1, format="jsonl", environment=environment, skip_damaged=5))) == 5
 
 
+def test_rest_of_an_object_is_said_to_be_skipped_only_if_it_is(tmp_path: Path) -> None:
+    case = CASES["tar-cut"]
+    objects = content_of(case)
+    environment = delivered(tmp_path, [objects[1], objects[1]])
+    with pytest.raises(ChannelError, match=r"2 damaged samples"):
+        list(open_channel("train", 0, format=case.form, environment=environment, skip_damaged=1))
+    ends = [record["reason"].endswith("; the rest of the object is skipped") for record in skipped(environment)]
+    assert ends == [True, False]
+
+
 def test_shuffled_states_stay_right_after_damage(tmp_path: Path) -> None:
     case = CASES["tfrecord"]
     environment = delivered(tmp_path, content_of(case))
