@@ -57,7 +57,8 @@ def describe(account: Account, name: str, service_job: str = "") -> dict[str, An
         latest = []
     missing = f"there is no training job {name!r} in {account.region}{queues}{did_you_mean(name, latest)}"
     raise RefusedError(
-        f"{missing}; `launch list{account.options}` shows the existing ones, --region looks in another region"
+        f"{missing}; `launch list{account.options}` shows the existing ones, --region looks in another region, and `aws sagemaker`"
+        " shows jobs of other kinds, such as tuning and processing, and pipelines"
     )
 
 

@@ -206,7 +206,7 @@ def test_throttling_is_reported_once_and_does_not_end_following(
 
 def test_unknown_job_or_host_is_refused_with_nearest_name(aws: StandIn) -> None:
     job(aws, hosts=2)
-    with pytest.raises(RefusedError, match=r"no training job 'cats-2'.*did you mean"):
+    with pytest.raises(RefusedError, match=r"no training job 'cats-2'.*did you mean.* jobs of other kinds"):
         follow(Account(), "cats-2", Console())
     with pytest.raises(RefusedError, match="--host algo-3: cats-1 has algo-1 to algo-2"):
         followed(selection=Selection(host="algo-3"))
