@@ -152,7 +152,7 @@ def main(context: click.Context, directory: Path) -> None:
         say(str(error))
         context.exit(error.exit_code)
     say(f"{directory}: {sum(SPLIT):,} handwritten digits, {'made' if made else 'made earlier'}; read them with")
-    say(f"  launch channel_specs/image-classification.yaml --local --data {directory}")
+    say(f"  launch --example image-classification > job.yaml && launch job.yaml --local --data {directory}")
 
 
 if __name__ == "__main__":

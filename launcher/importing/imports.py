@@ -61,7 +61,10 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
         if _ONLY_IN_SPECS & request.keys() and {"role_arn", "output_data_config"} & request.keys():
             raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
         if request.get("compute_environment") == "AMAZON_SAGEMAKER":
-            raise InputError("is accelerate's configuration; docs/migrate/huggingface.md shows a spec for such a job")
+            raise InputError(
+                "is accelerate's configuration, without the script; `launch init` writes a spec, which has for num_machines"
+                " resource_config.instance_count, and with `command: torchrun train.py` a process for each GPU"
+            )
         return _imported(unknowns.known(request), unknowns, pick)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

@@ -71,6 +71,20 @@ def test_no_variable_is_called_told() -> None:
     assert [str(path) for path in files() if re.search(r"(?<!\\)\btold\b", path.read_text())] == []
 
 
+def test_messages_name_no_file_that_only_a_checkout_has() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for path in files()
+        if path.suffix == ".py" and path.name != "bundled.py" and "tests" not in path.relative_to(ROOT).parts
+        for parent in ast.walk(ast.parse(path.read_text()))
+        if not isinstance(parent, ast.Expr)  # a docstring
+        for node in ast.iter_child_nodes(parent)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.search(r"\b(docs|tests|channel_specs)/\w|`make ", node.value)
+    ]
+    assert found == []
+
+
 def test_prose_is_comments_and_docstrings_and_no_other_text() -> None:
     source = (
         '"""A module."""\nx = "told"  # mend it\n\n\nclass C:\n    y = 1\n    """Where it lies,\n    nobody knows."""\n'

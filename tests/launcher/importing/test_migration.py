@@ -162,7 +162,7 @@ def test_template_with_too_many_aliases_is_refused() -> None:
     ("name", "text", "remedy"),
     [
         ("main.tf", 'resource "aws_sagemaker_training_job" "x" {}\n', "import what `terraform show -json` prints"),
-        ("sagemaker.yaml", "compute_environment: AMAZON_SAGEMAKER\n", r"docs/migrate/huggingface\.md"),
+        ("sagemaker.yaml", "compute_environment: AMAZON_SAGEMAKER\n", "`launch init` writes a spec"),
     ],
 )
 def test_other_language_is_refused_with_the_remedy(name: str, text: str, remedy: str) -> None:
