@@ -155,11 +155,11 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run `launch` with these arguments, by default those of the process, and exit with a code of `EXIT_CODES`."""
     args = list(sys.argv[1:] if argv is None else argv)
-    for name in ("stdout", "stderr"):
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:  # `launch ... >&-`
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
         stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):
+        if mode == "w" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 must not stop a training
     try:
         code = _run(args)

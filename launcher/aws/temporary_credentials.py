@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +33,8 @@ def _cache() -> Any:
             with suppress(OSError):
                 super().__setitem__(key, value)
 
-    return Cache(str(Path("~/.aws/cli/cache").expanduser()))
+    # Path.expanduser raises an error for a user without HOME and without an entry in /etc/passwd, as in some containers.
+    return Cache(os.path.expanduser("~/.aws/cli/cache"))  # noqa: PTH111
 
 
 def _ask_for_code(prompt: str) -> str:

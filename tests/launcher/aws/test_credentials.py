@@ -138,6 +138,13 @@ def test_refusal_that_is_not_from_aws_is_reported_as_such(aws: StandIn) -> None:
             Account().call("sts", "get_caller_identity")
 
 
+def test_user_without_a_home_folder_can_ask(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a container's user that is only a number."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("posixpath.expanduser", lambda path: path)
+    assert Account().caller["Account"]
+
+
 def test_missing_profile_has_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     message = "profile: 'nosuch' is not in the AWS configuration; write one of `aws configure list-profiles`"
     spec = launcher.parse_spec(SPEC + "profile: nosuch\n")

@@ -122,12 +122,12 @@ def test_submission_without_permission_to_describe_cannot_be_followed(aws: Stand
 
 
 def into(target: str, *arguments: str) -> tuple[int, str]:
-    """Return exit code and stderr of a command whose stdout is a closed pipe, a full disk, or closed."""
+    """Return exit code and stderr of a command whose stdout is a closed pipe, a full disk, or closed, as stdin is then."""
     words = " ".join([*LAUNCH, *arguments])
     line = {
         "pipe": f"{words} | true; exit ${{PIPESTATUS[0]}}",
         "full": f"{words} > /dev/full",
-        "closed": f"{words} >&-",
+        "closed": f"{words} <&- >&-",
     }
     done = subprocess.run(["bash", "-c", line[target]], capture_output=True, text=True, timeout=PATIENCE)
     assert "Traceback" not in done.stderr
