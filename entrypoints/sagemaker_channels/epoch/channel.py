@@ -237,7 +237,7 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
     check_path("channel", name)
     if "/" in name:
         folder = Path(name).expanduser().absolute()
-        if not folder.is_dir():
+        if not mounted.has_folder(folder, name):
             remedy = "name the folder of this file" if folder.exists() else "correct the path"
             raise ChannelError(f"there is no folder {folder}", channel=name, remedy=remedy)
         return Channel(name, "File", None, "FullyReplicated", "None", folder)

@@ -20,6 +20,7 @@ import stat
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from io import FileIO
+from pathlib import Path
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
@@ -100,8 +101,19 @@ def objects(channel: Channel, epoch: int | None = None) -> Keys:
     return Keys(_paths(channel), None if _is_shard(channel) else Agreement(f"channel {channel.name!r}", epoch).check)
 
 
+def has_folder(path: Path, channel: str) -> bool:
+    """Return whether there is a folder. Raises ChannelError if that cannot be seen, which Path.is_dir hides since Python 3.14."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in _NOWHERE:
+            return False
+        remedy = f"{'give this user access to it, or ' * isinstance(error, PermissionError)}use another path"
+        raise ChannelError(f"{path} cannot be read: {error.strerror}", channel=channel, remedy=remedy) from error
+
+
 def _paths(channel: Channel) -> Iterator[str]:
-    if channel.path.is_dir():
+    if has_folder(channel.path, channel.name):
         empty = True
         for path in walk(os.fsencode(os.path.realpath(channel.path))):
             empty = False
@@ -153,8 +165,8 @@ def top_names(channel: Channel) -> Iterator[str]:
 
     Raises ChannelError if the directory is missing or empty, as `objects` does.
     """
-    root = os.fsencode(os.path.realpath(channel.path))
-    names = [os.fsdecode(name) for name in _names(root, (root,))[0]] if channel.path.is_dir() else []
+    root, is_there = os.fsencode(os.path.realpath(channel.path)), has_folder(channel.path, channel.name)
+    names = [os.fsdecode(name) for name in _names(root, (root,))[0]] if is_there else []
     yield from names or _paths(channel)
 
 

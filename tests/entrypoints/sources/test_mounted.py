@@ -46,6 +46,16 @@ def test_directory_that_cannot_be_read_is_named_as_text(tmp_path: Path) -> None:
         list(mounted.walk(os.fsencode(tmp_path / "gone")))
 
 
+def test_directory_that_cannot_be_looked_at_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """Path.is_dir raises an error then, as for one below a folder without rights, and since Python 3.14 returns False."""
+    long = tmp_path / ("a" * 300)
+    for use in (open_channel, lambda it: [*mounted.objects(on_disk(it))], lambda it: [*mounted.top_names(on_disk(it))]):
+        with pytest.raises(
+            ChannelError, match=r"channel '.*': /.*/aaa+ cannot be read: File name too long; use another"
+        ):
+            use(long)
+
+
 def test_shards_of_a_directory_hold_each_file_once(tmp_path: Path) -> None:
     fill(tmp_path, KEYS)
     parts = [read(on_disk(tmp_path), Shard(index, 4)) for index in range(4)]
