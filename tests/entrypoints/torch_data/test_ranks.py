@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import distributed
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -13,6 +14,7 @@ import framework_data
 from sagemaker_channels import timed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.torch_data import ranks
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import ChannelMapDataset
 from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, even_batches, gather_state
@@ -52,6 +54,33 @@ def test_position_of_which_dcp_would_load_a_part_is_refused(root: Path, tmp_path
     for part in (dataset, loader, EvenLoader(loader)):
         with pytest.raises(ChannelError, match=r"use sagemaker_channels\.Checkpoints, or give it pickle\.dumps"):
             save({"loader": part}, checkpoint_id=tmp_path / "saved", no_dist=True)
+
+
+@pytest.mark.parametrize(
+    ("variables", "warns"), [({"RANK": "1", "WORLD_SIZE": "2"}, True), ({"WORLD_SIZE": "2"}, False)]
+)
+def test_rank_that_is_alone_in_its_group_is_a_warning(
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variables: dict[str, str],
+    warns: bool,
+) -> None:
+    """As with the backend mpi under torchrun; WORLD_SIZE alone may be there for another reason."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    dataset = framework_data.dataset_of(root, "lines")
+    monkeypatch.setattr(ranks, "_stores", {})
+    distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        next(iter(dataset))
+    finally:
+        distributed.destroy_process_group()
+    text = (
+        "this job has 2 ranks, but each is alone in torch.distributed and reads all samples; unless it shall, call init"
+    )
+    assert (text in capsys.readouterr().err) == warns
 
 
 def test_messages_about_loaders_name_what_the_user_gave(root: Path) -> None:
