@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from sagemaker_channels.errors import ChannelError, expect
+from sagemaker_channels.errors import expect
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.formats.signatures import shard_in
 from sagemaker_channels.sample import DATA, KEY, Sample
@@ -34,19 +34,6 @@ class Steps:
     def __post_init__(self) -> None:
         for name, function in (("transform", self.transform), *(("filter", each) for each in self.filters)):
             expect(function is None or callable(function), name, function, "a function of a sample")
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields. Raises ChannelError if a process that is not forked would get a function of a notebook."""
-        from multiprocessing.context import get_spawning_popen
-
-        for each in (self.transform, *self.filters):
-            of_main = getattr(each, "__module__", None) == "__main__" and get_spawning_popen() is not None
-            if of_main and not hasattr(sys.modules["__main__"], "__file__"):
-                raise ChannelError(
-                    f"worker processes do not see {getattr(each, '__name__', type(each).__name__)!r} of this notebook or prompt",
-                    remedy="use a ThreadLoader, or import it from a file",
-                )
-        return self.__dict__
 
     def filtered(self, function: Callable[[Sample], Any]) -> Steps:
         return replace(self, filters=(*self.filters, function))

@@ -19,8 +19,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from io import BytesIO
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
 from typing import Any
 
+from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler
 
 from sagemaker_channels import contract
@@ -69,6 +74,29 @@ def divider() -> str | None:
 def is_fetched_ahead() -> bool:
     """Return whether accelerate iterates here, which fetches a batch before it yields the last one."""
     return any(module == _ACCELERATE for _, module, _ in _callers())
+
+
+class _Check(ForkingPickler):
+    """A pickler whose pickle is not used, so it leaves out what tensors hold."""
+
+    def reducer_override(self, each: Any) -> Any:
+        if isinstance(each, FunctionType | type) and each.__module__ == "__main__":
+            raise ChannelError(
+                f"worker processes do not see {each.__name__!r} of this notebook or prompt",
+                remedy="use a ThreadLoader, or import it from a file",
+            )
+        return (int, ()) if isinstance(each, Tensor) else NotImplemented
+
+
+def check_sent(*functions: Any) -> None:
+    """Raise ChannelError if a worker that is not forked is sent functions of a notebook, these or its loader's."""
+    if get_spawning_popen() is None or hasattr(sys.modules["__main__"], "__file__"):
+        return
+    of_loader = ("_collate_fn", "_worker_init_fn")
+    others = [
+        vars(caller).get(name) for caller, _, _ in _callers() if hasattr(caller, "__dict__") for name in of_loader
+    ]
+    _Check(BytesIO()).dump([functions, others])
 
 
 def check_epoch(epoch: int, loaded: int) -> None:

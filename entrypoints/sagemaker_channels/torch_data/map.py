@@ -121,6 +121,7 @@ class ChannelMapDataset(Dataset[Any]):
         return samples
 
     def __getstate__(self) -> dict[str, Any]:
+        frameworks.check_sent(self._transform)
         return {name: value for name, value in self.__dict__.items() if name not in ("_meter", "_used")}
 
     def _read(self, places: Sequence[int]) -> list[Any]:

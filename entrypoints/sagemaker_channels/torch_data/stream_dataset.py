@@ -67,6 +67,7 @@ class StreamDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> State:
         frameworks.check_lightning(self._placement.world_size)
+        frameworks.check_sent(getattr(self, "steps", None))
         # A running iteration is not copied: the copy restarts the epoch.
         return {**self.__dict__, "_current": None, "_divider": self._divided_by}
 

@@ -147,6 +147,10 @@ class _Batches(IterableDataset[Any]):
         self.state: State | None = None
         self.turn = 0  # the reader of the first batch
 
+    def __getstate__(self) -> dict[str, Any]:
+        frameworks.check_sent(self._collate)
+        return self.__dict__
+
     def __getattr__(self, name: str) -> Any:
         """Return what the loader's own dataset has, such as its epoch; DataLoader's `dataset` is this one."""
         if name == "dataset" or name.startswith("__"):  # while it is unpickled; __getstate__, in Python 3.10

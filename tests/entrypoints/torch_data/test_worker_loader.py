@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from patience import wait_for
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
+from sagemaker_channels.torch_data.map import ChannelMapDataset
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 HOW: dict[str, dict[str, Any]] = {
@@ -77,22 +79,62 @@ def test_batches_are_those_of_a_plain_loader_in_each_epoch(environment: Environm
     assert not hasattr(loader.dataset, "__len__")  # nor __getstate__, which pickle calls so in Python 3.10
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_function_of_a_notebook_is_an_error_if_workers_do_not_fork(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    """As on macOS, and by default since Python 3.14, whose workers only `exited unexpectedly`."""
-
-    def decode(sample: Any) -> Any:
+class Decode:
+    def __call__(self, sample: Any) -> Any:
         return sample
 
-    decode.__module__ = "__main__"
-    monkeypatch.setattr(sys.modules["__main__"], "decode", decode, raising=False)
+    def method(self, sample: Any) -> Any:
+        return sample
+
+
+def decode(sample: Any) -> Any:
+    return sample
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers not see `Decode` and `decode`."""
+    for each in (Decode, decode):
+        monkeypatch.setattr(each, "__module__", "__main__")
+        monkeypatch.setattr(sys.modules["__main__"], each.__name__, each, raising=False)
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "loader"),
+    [
+        ({"transform": decode}, {}),
+        ({"transform": partial(decode)}, {}),
+        ({"transform": Decode()}, {}),
+        ({"transform": Decode().method}, {}),
+        ({"transform": partial(map, decode)}, {}),
+        ({"keeps": decode}, {}),
+        ({}, {"collate_fn": decode}),
+        ({}, {"worker_init_fn": decode}),
+    ],
+)
+def test_function_of_a_notebook_is_an_error_if_workers_do_not_fork(
+    environment: Environment, notebook: None, dataset: dict[str, Any], loader: dict[str, Any]
+) -> None:
+    """As on macOS, and by default since Python 3.14, whose workers only `exited unexpectedly`."""
+    found = ChannelDataset("lines", transform=dataset.get("transform"), environment=environment)
+    found = found.filter(dataset["keeps"]) if "keeps" in dataset else found
+    spawned: dict[str, Any] = {"num_workers": 1, **loader}
+    for kind, method in ((WorkerLoader, "spawn"), (DataLoader, "forkserver")):
+        with pytest.raises(
+            ChannelError, match=r"do not see '[Dd]ecode' of this notebook.*; use a ThreadLoader, or import"
+        ):
+            next(iter(kind(found, 4, multiprocessing_context=method, **spawned)))
+
+
+def test_function_of_a_notebook_is_known_to_forked_workers_and_seen_in_a_map_dataset(
+    environment: Environment, notebook: None
+) -> None:
     dataset = ChannelDataset("lines", transform=decode, environment=environment)
-    with pytest.raises(ChannelError, match=r"do not see 'decode' of this notebook.*; use a ThreadLoader, or import it"):
-        next(iter(WorkerLoader(dataset, 4, num_workers=1, multiprocessing_context=method)))
     assert len([*WorkerLoader(dataset, 47, collate_fn=as_list, num_workers=1, multiprocessing_context="fork")]) == 1
+    objects = ChannelMapDataset("lines", decode, environment=environment)
+    with pytest.raises(ChannelError, match="do not see 'decode' of this notebook"):
+        next(iter(DataLoader(objects, num_workers=1, multiprocessing_context="spawn")))
 
 
 def test_spawned_workers_make_the_same_batches(environment: Environment) -> None:
