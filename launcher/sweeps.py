@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from decimal import Decimal
-from functools import partial
 from io import StringIO
 from itertools import product
 from os import PathLike
@@ -96,7 +95,7 @@ def sweep(
             return parse_spec(spec, "<spec>", sets=sets, environ=os.environ)
         return load(str(spec), sets=sets)
 
-    jobs = members(read, combinations, name, as_set=partial(json.dumps, default=str))  # JSON is YAML: "no" stays a text
+    jobs = members(read, combinations, name)
     if local is not None:
         return rows(jobs, run_here(jobs, local))
     from launcher.aws.session import Account
@@ -109,13 +108,11 @@ def members(
     read: Callable[[Sequence[Assignment]], JobSpec],
     combinations: Sequence[Mapping[str, Any]],
     name: str | None,
-    *,
-    as_set: Callable[[Any], str] = str,
     **plan_options: Any,
 ) -> list[Member]:
-    """Plan a job for each combination of values; `read` returns the spec with assignments, and `as_set` writes a value into one."""
+    """Plan a job for each combination of values; `read` returns the spec with assignments."""
     found: dict[str, Member] = {}
-    all_sets = [assignments({key: as_set(value) for key, value in values.items()}) for values in combinations]
+    all_sets = list(map(assignments, combinations))
     if not (sweep := name):
         first = read(all_sets[0])
         # Without a time, so that the same command finds its jobs again.
@@ -125,13 +122,13 @@ def members(
         member = member_name(sweep, texts)
         if member in found:
             raise InputError(f"--matrix: two jobs would be named {member}; write values that differ")
-        tagged = read([*sets, Assignment(f"tags.{TAG}={sweep}", "--matrix")])
+        tagged = read([*sets, Assignment(f"tags.{TAG}", sweep, "--matrix")])
         found[member] = Member(values, api.plan(tagged, name=member, **plan_options))
     return list(found.values())
 
 
-def assignments(values: Mapping[str, str]) -> list[Assignment]:
-    """Return what `--set` would get: a key of the spec, or one with a dot, is a path; any other is a hyperparameter."""
+def assignments(values: Mapping[str, Any]) -> list[Assignment]:
+    """Return what is set in the spec: a key of the spec, or one with a dot, is a path; any other is a hyperparameter."""
     paths, keys = dict[str, str](), dict[SpecPath, str]()
     for key in values:
         is_path = len(steps_of(key)) > 1 or key in JobSpec.model_fields
@@ -142,7 +139,7 @@ def assignments(values: Mapping[str, str]) -> list[Assignment]:
             raise InputError(
                 f"--matrix: {key} cannot vary: a job is named by the sweep and its values; name the sweep by --name"
             )
-    return [Assignment(f"{paths[key]}={value}", f"--matrix {key}") for key, value in values.items()]
+    return [Assignment(paths[key], value, f"--matrix {key}") for key, value in values.items()]
 
 
 def member_name(sweep: str, values: Mapping[str, str]) -> str:

@@ -158,7 +158,7 @@ def init(
     asked = {"region": None if region == below.get("region") else region, **answers}
     values, comments = draft(found, folder, target, asked, places, below)
     placed = [
-        Assignment.of(dotted(path), value, option)
+        Assignment(dotted(path), value, option)
         for path, option in _OPTIONS.items()
         if (value := value_at(values, path)) is not None
     ]

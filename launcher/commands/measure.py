@@ -174,7 +174,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
         "code.arguments": "--name value",
         "resource_config.instance_count": 1,
     }
-    return launcher.load(file, sets=[*own, *(Assignment.of(*each, "launch measure") for each in values.items())])
+    return launcher.load(file, sets=[*own, *(Assignment(*each, "launch measure") for each in values.items())])
 
 
 @contextmanager

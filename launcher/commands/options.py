@@ -241,7 +241,7 @@ class SpecOptions(NamedTuple):
 
     def in_queue(self, name: str | None) -> SpecOptions:
         """Return these options with the queue of `--queue`, which the spec may describe further."""
-        return self if name is None else self._replace(sets=(*self.sets, Assignment(f"queue.name={name}", "--queue")))
+        return self if name is None else self._replace(sets=(*self.sets, Assignment("queue.name", name, "--queue")))
 
     def plan(self, spec: launcher.JobSpec | str, name: str | None = None) -> launcher.Plan:
         """Plan a spec, or the spec of a file, and print its warnings."""

@@ -133,7 +133,7 @@ def reshard(
         "hyperparameters.sidecars": shards.sidecars,
         "resource_config.instance_count": shards.hosts,
     }
-    ours = [Assignment.of(*each, "launch reshard") for each in values.items() if each[1] is not None]
+    ours = [Assignment(*each, "launch reshard") for each in values.items() if each[1] is not None]
     ours += own_output("reshard", f"{output}job/")
     plan = reading.plan(launcher.load(file, sets=[*ours, *reading.sets]), name)
     if not runner:

@@ -139,7 +139,7 @@ def carry_out(
 def own_output(command: str, uri: str) -> list[Assignment]:
     """Return the output path of a command's bundled job, in place of the example's, unless the team's files give one."""
     below, _ = values_below(str(bundled.spec_path(command)), os.environ)
-    return [Assignment.of(dotted(OUTPUT), uri, f"launch {command}")] if value_at(below, OUTPUT) is None else []
+    return [Assignment(dotted(OUTPUT), uri, f"launch {command}")] if value_at(below, OUTPUT) is None else []
 
 
 def show_code(plan: launcher.Plan) -> None:

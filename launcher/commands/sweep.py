@@ -14,6 +14,7 @@ from launcher.commands import options
 from launcher.console import duration, show_problems
 from launcher.errors import InputError
 from launcher.parsing.layers import partition
+from launcher.spec.values import Plain
 
 if TYPE_CHECKING:
     from launcher.aws.session import Account
@@ -38,7 +39,7 @@ def combinations(matrix: Sequence[str]) -> list[dict[str, str]]:
     axes: dict[str, list[str]] = {}
     for text in matrix:
         key, _, listed = partition(text)
-        values = [value.strip() for value in listed.split(",")]
+        values = [Plain(value.strip()) for value in listed.split(",")]
         if not key or key in axes or not all(values):
             raise InputError(f"--matrix {text}: expected KEY=VALUE,VALUE, such as lr=1e-3,1e-4, and each key once")
         axes[key] = values

@@ -36,15 +36,11 @@ _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("enviro
 
 
 class Assignment(NamedTuple):
-    """A `path=value` of a command, as `--set` would have it."""
+    """What a command sets, in place of a `--set` of the user's."""
 
-    text: str
+    path: str
+    value: Any  # data; a `Plain` is read as after `--set path=`
     source: str  # what the user wrote that leads to it, such as --hosts
-
-    @classmethod
-    def of(cls, path: str, value: Any, source: str) -> Assignment:
-        """Return the assignment of a value, a text among them, as it is."""
-        return cls(f"{path}={json.dumps(value, ensure_ascii=False)}", source)
 
 
 Sets: TypeAlias = Sequence[str | Assignment]  # of which a text is what follows `--set`
@@ -206,13 +202,17 @@ def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
 def assign(tree: Tree, sets: Sets) -> None:
     """Set the keys of `path=value` texts, each of which can be one of `--set`. Raises SpecError."""
     for each in sets:
-        assignment, source = (each, "") if isinstance(each, str) else each
-        name, equals, text = partition(assignment)
-        place = Location(source, 0, 0) if source else _option(name, assignment)
-        steps = _steps(name if equals else "", place)
-        given = _parse_set_value(text, steps, place)
-        _assign(tree, steps, given.value, place)
-        tree.problems += given.problems
+        if isinstance(each, Assignment):
+            name, value, place = each.path, each.value, Location(each.source, 0, 0)
+        else:
+            path, equals, text = partition(each)
+            name, value, place = path if equals else "", Plain(text), _option(path, each)
+        steps = _steps(name, place)
+        if isinstance(value, Plain):
+            given = _parse_set_value(value, steps, place)
+            value = given.value
+            tree.problems += given.problems
+        _assign(tree, steps, as_written(value, place.file), place)
 
 
 def _option(name: str, text: str) -> Location:

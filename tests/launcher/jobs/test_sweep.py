@@ -54,7 +54,7 @@ def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
         'hyperparameters."a.b=c"=1',
     ]
     assert combinations([f"{key}={value}" for key, value in values.items()]) == [values]
-    assert [each.text for each in assignments(values)] == paths
+    assert [f"{each.path}={each.value}" for each in assignments(values)] == paths
     with pytest.raises(SpecError, match=r"^--matrix epochs\[\]: is not path=value"):  # not --set, which no one wrote
         launcher.parse_spec({"base_name": "b"}, sets=assignments({"epochs[]": "1"}))
     with pytest.raises(InputError, match=r"^--matrix: lr and hyperparameters\.lr are the same key; write one of them"):
