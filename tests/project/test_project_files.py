@@ -51,9 +51,10 @@ def test_container_scripts_import_nothing_of_the_launcher() -> None:
     assert found == []
 
 
-def test_each_module_of_launcher_has_a_name_of_its_own() -> None:
+@pytest.mark.parametrize("package", ["launcher", "entrypoints/sagemaker_channels"])
+def test_each_module_has_a_name_of_its_own(package: str) -> None:
     """So `git grep NAME` finds one module and those that import it."""
-    names = Counter(file.name for file in (ROOT / "launcher").rglob("*.py") if file.name != "__init__.py")
+    names = Counter(file.name for file in (ROOT / package).rglob("*.py") if file.name != "__init__.py")
     assert [name for name, count in names.items() if count > 1] == []
 
 

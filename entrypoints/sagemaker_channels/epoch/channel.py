@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.epoch.objects import ObjectSource, Source, StreamSource
+from sagemaker_channels.epoch.order import ObjectSource, Source, StreamSource
 from sagemaker_channels.epoch.placement import Shard, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_channels.epoch.channel import find_channel, open_channel
-from sagemaker_channels.epoch.objects import ObjectSource
+from sagemaker_channels.epoch.order import ObjectSource
 from sagemaker_channels.epoch.placement import Placement, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
