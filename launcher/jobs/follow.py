@@ -30,8 +30,8 @@ from launcher.jobs.metrics import Metrics, plot
 from launcher.jobs.outcome import ENDED, Outcome, Statuses
 from launcher.jobs.waits import LoopWaits, in_words
 
-_DESCRIBE_SECONDS = 5.0
-_ROUND_SECONDS = 1.0
+DESCRIBE_SECONDS = 5.0
+ROUND_SECONDS = 1.0
 _LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
@@ -135,15 +135,15 @@ class _Following:
 
     def to_the_end(self) -> None:
         while not self._described():
-            time.sleep(_ROUND_SECONDS)
+            time.sleep(ROUND_SECONDS)
         check_host(self._view.selection.host, self._description)
         self.read = ReadLines(self._description, self._console, self._view.on_line)
         described = time.monotonic()
         self._show_status()
         while self.status not in ENDED:
             self._round()
-            time.sleep(_ROUND_SECONDS)
-            if time.monotonic() >= described + _DESCRIBE_SECONDS:
+            time.sleep(ROUND_SECONDS)
+            if time.monotonic() >= described + DESCRIBE_SECONDS:
                 described = time.monotonic()
                 self._described()
                 self._show_status()
@@ -203,7 +203,7 @@ class _Following:
                 quiet = time.monotonic() - max(begun, lines.last_new if lines else 0.0)
                 if is_read and (is_old or quiet >= self._view.settling):
                     break
-                time.sleep(min(_ROUND_SECONDS, self._view.settling / 2))
+                time.sleep(min(ROUND_SECONDS, self._view.settling / 2))
         except AwsError as error:  # the job's result is known, and matters more
             self._console.warn(f"{error}; the job's last lines may be missing")
         if self._lines is not None:

@@ -26,13 +26,13 @@ from launcher.request.view import machine_sets
 SETTLING_SECONDS = 5.0
 AGAIN = "trying again until it works"
 _GROUP = "/aws/sagemaker/TrainingJobs"
-_PACE = 0.1  # seconds between two calls
+PACE = 0.1  # seconds between two calls
 _LATE_MILLISECONDS = 20_000  # how much later than its neighbours a line may become visible and still be found
-_FORGET_EVERY = 100_000  # lines
+FORGET_EVERY = 100_000  # lines
 _SEARCHED_CHARACTERS = 4096
 _HOST = re.compile(r"^(?P<host>.+?)(-(?P<began>\d{6,}))?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
 # Of a host, and of all hosts: ranks print dozens of lines about one that died.
-_END_EVENTS, _END_CHARACTERS = 1_000, 4_000_000
+_END_EVENTS, END_CHARACTERS = 1_000, 4_000_000
 _END_THREADS = 8
 
 
@@ -124,7 +124,7 @@ class _Stream:
                 # Only now, since a caller that stops before has not taken the line.
                 self._seen[key] += 1
                 self._newest, self.count = max(self._newest, event["timestamp"]), self.count + 1
-                if self.count % _FORGET_EVERY == 0:
+                if self.count % FORGET_EVERY == 0:
                     self._forget()
             if page["nextForwardToken"] == asked.get("nextToken"):
                 return
@@ -180,7 +180,7 @@ class JobLines:
 
     def _page(self, **parameters: Any) -> dict[str, Any]:
         time.sleep(max(0.0, self._next_call - time.monotonic()))
-        self._next_call = time.monotonic() + _PACE
+        self._next_call = time.monotonic() + PACE
         return self._account.call("logs", "get_log_events", **parameters)
 
 
@@ -241,4 +241,4 @@ def last_lines(account: Account, description: Mapping[str, Any]) -> tuple[Line, 
                 parts = account.mask.apply(event["message"]).splitlines()[-_END_EVENTS:]
                 lines += [Line(event["timestamp"], host_of(name), part) for part in parts]
     lines.sort(key=_time)
-    return tuple(last_of_each_host(lines, _END_CHARACTERS))
+    return tuple(last_of_each_host(lines, END_CHARACTERS))

@@ -35,7 +35,7 @@ from sagemaker_channels import contract
 
 _KILL_SECONDS = 10  # for the engine to end a container
 LABEL = "sagemaker-launcher.run"  # of what a run makes in the engine; its value names the run
-_NVIDIA = Path("/dev/nvidiactl")
+NVIDIA = Path("/dev/nvidiactl")
 # Becomes the program of the arguments, unless no engine would run it: a shell takes any text for a script.
 _EXEC = b"""set -- "$(command -v "$1")" "$@"
 [ ! -f "$1" ] || [ ! -r "$1" ] || (IFS= read -r first <"$1"; case $first in "#!"* | ?ELF*) ;; *) exit 1 ;; esac) || {
@@ -223,7 +223,7 @@ class Containers:
             *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
             *("--log-driver", "none"),  # the run's own log is enough
             *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
-            *(self.engine.dialect.gpus if _NVIDIA.exists() else ()),
+            *(self.engine.dialect.gpus if NVIDIA.exists() else ()),
             *options,
             *("--entrypoint", "/bin/sh", self.its_image.identity, "-s"),
         )

@@ -31,7 +31,7 @@ _KNOWN = 1 << 12  # headers that are remembered
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of an uncompressed stream; positions are bytes."""
-    crc32c = _crc32c()
+    crc32c = crc32c_function()
     go_to(stream, cursor.start, key)
     left, others = cursor.turns[0], cursor.turns[1] - 1  # `left` records are not needed, before the next one that is
     window = Window(stream, cursor.start)
@@ -105,7 +105,7 @@ def _take(window: Window, key: str | None, *, skips: bool) -> tuple[bytes, int] 
 def encode(record: bytes) -> list[bytes]:
     """Return the pieces of one record. Raises ImportError if the package crc32c is not installed."""
     length = _LENGTH.pack(len(record))
-    crc32c = _crc32c()
+    crc32c = crc32c_function()
     return [length, _FOOTER.pack(masked(crc32c(length))), record, _FOOTER.pack(masked(crc32c(record)))]
 
 
@@ -115,7 +115,7 @@ def masked(crc: int) -> int:
 
 
 def _is_header(header: bytes | memoryview) -> bool:
-    return len(header) == 12 and masked(_crc32c()(header[:8])) == _HEADER.unpack(header)[1]
+    return len(header) == 12 and masked(crc32c_function()(header[:8])) == _HEADER.unpack(header)[1]
 
 
 def _begins(head: bytes) -> bool:
@@ -135,7 +135,7 @@ def _of_few_bytes(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def _crc32c() -> Callable[[bytes | memoryview], int]:
+def crc32c_function() -> Callable[[bytes | memoryview], int]:
     """Return the function. Raises ImportError, with what to install, if the package is not installed."""
     try:
         from crc32c import crc32c

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sagemaker_channels.errors import ChannelError
 
-_OLDEST = [1, 4, 2]  # the first release that reads ranges of objects
+OLDEST = [1, 4, 2]  # the first release that reads ranges of objects
 
 
 class Place(NamedTuple):
@@ -49,8 +49,8 @@ def require() -> None:
             name=error.name,
         ) from error
     version = metadata.version("s3torchconnectorclient")
-    if [*map(int, re.findall(r"\d+", version)[:3])] < _OLDEST:
-        needed = ".".join(map(str, _OLDEST))
+    if [*map(int, re.findall(r"\d+", version)[:3])] < OLDEST:
+        needed = ".".join(map(str, OLDEST))
         raise ImportError(f"s3torchconnector {version} is too old: pip install 's3torchconnector>={needed}'")
 
 

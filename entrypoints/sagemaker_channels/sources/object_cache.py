@@ -41,7 +41,7 @@ from sagemaker_channels.sources.silence import warn_once
 WARM_POOL = "warm-pool"  # in place of a folder
 
 _OBJECTS = "launcher-objects"  # our folder in a warm pool's directory; pip's cache is beside it
-_KEPT_FREE = 0.05  # share of the disk that stays free for the job's other files
+KEPT_FREE = 0.05  # share of the disk that stays free for the job's other files
 _AT_ONCE = 4 << 20  # bytes
 _log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class ObjectCache:
             return False
         try:
             usage = shutil.disk_usage(self._folder)
-            if usage.free < _KEPT_FREE * usage.total:
+            if usage.free < KEPT_FREE * usage.total:
                 self._stop(f"the disk has {usage.free:,} bytes left")
         except OSError as error:
             self._stop(error)

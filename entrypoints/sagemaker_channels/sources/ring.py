@@ -169,7 +169,7 @@ class RingStream:
             finally:
                 fcntl.flock(self._memory, fcntl.LOCK_UN)
             if room is not None and not room:
-                self._give_way()
+                self.give_way()
 
     def _fill(self, room: memoryview, silence: Silence) -> None:
         """Read bytes of the FIFO into the ring, if there are any within a moment."""
@@ -223,7 +223,7 @@ class RingStream:
         start = (written - begin) % size
         return self._rings[number][start : start + room]
 
-    def _give_way(self) -> None:
+    def give_way(self) -> None:
         """Wait until the slowest reader has read something, or the ring has room; find out why it reads nothing."""
         slowest, begin, check_at, warn_at = self._slowest(), time.monotonic(), _CHECK_SECONDS, WARN_SECONDS
         while (

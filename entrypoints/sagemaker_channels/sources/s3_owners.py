@@ -38,12 +38,12 @@ def owner_of(bucket: str, environ: Mapping[str, str], *, is_own: bool) -> str | 
 def check_owner(bucket: str, *, is_own: bool, where: Place | None = None) -> None:
     """Raise ChannelError if a bucket belongs to another account than expected; warn once if S3 does not answer that."""
     owner = owner_of(bucket, os.environ, is_own=is_own)
-    if owner is not None and (reason := _why_unchecked(bucket, owner, where or place(os.environ))):
+    if owner is not None and (reason := why_unchecked(bucket, owner, where or place(os.environ))):
         warn_once(f"s3://{bucket}: not checked that it belongs to account {owner}: {reason}")
 
 
 @cache
-def _why_unchecked(bucket: str, owner: str, where: Place) -> str:
+def why_unchecked(bucket: str, owner: str, where: Place) -> str:
     """Return why S3 did not say whose bucket it is; empty if it is the owner's. Raises ChannelError if it is another's."""
     try:
         from botocore.config import Config

@@ -29,8 +29,8 @@ from sagemaker_channels.torch_data import frameworks
 
 T = TypeVar("T")
 
-_SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
-_stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
+STORE_SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
+stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
 
 
 class Stateful(Protocol):
@@ -213,16 +213,16 @@ def exchange(name: str, text: str) -> str | None:
     process, attempt = os.getpid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
     def answer() -> str | None:
-        if process not in _stores:
-            _stores[process] = _store()
-        store = _stores[process]
+        if process not in stores:
+            stores[process] = _store()
+        store = stores[process]
         return None if store is None else str(store.compare_set(f"launcher/{attempt}/{name}", "", text).decode())
 
     try:
-        return in_background(answer, "job's store").result(1.5 * _SECONDS)  # The store's own limit says more.
+        return in_background(answer, "job's store").result(1.5 * STORE_SECONDS)  # The store's own limit says more.
     except (RuntimeError, FutureTimeoutError) as error:
-        _stores[process] = None  # Another attempt might wait as long.
-        reason = str(error)[:200] or f"the job's store has not answered for {1.5 * _SECONDS:g} s"
+        stores[process] = None  # Another attempt might wait as long.
+        reason = str(error)[:200] or f"the job's store has not answered for {1.5 * STORE_SECONDS:g} s"
         warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {reason}")
         return None
 
@@ -241,7 +241,7 @@ def _store() -> Any:
         if not hasattr(default, "clone"):
             return None if get_worker_info() else default
         store = default.clone()
-        store.set_timeout(timedelta(seconds=_SECONDS))
+        store.set_timeout(timedelta(seconds=STORE_SECONDS))
         return store
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not distributed.is_available():
         return None
@@ -251,4 +251,4 @@ def _store() -> Any:
 def _connected(host: str, port: int) -> Any:
     # libuv is for servers, but builds without it, such as Debian's, refuse clients with this default, too.
     distributed: Any = torch.distributed
-    return distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_SECONDS), use_libuv=False)
+    return distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=STORE_SECONDS), use_libuv=False)

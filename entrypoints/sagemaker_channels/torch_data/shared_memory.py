@@ -28,9 +28,9 @@ from typing import Any, TypeAlias
 from sagemaker_channels.job.process_identity import unnamed_file
 
 LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
-_PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
-_MOST_BYTES = 1 << 27  # for all pieces of a worker
-_MOST_FIELDS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
+PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
+MOST_BYTES = 1 << 27  # for all pieces of a worker
+MOST_FIELDS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
 _HEADER = mmap.PAGESIZE
 _COUNT = struct.Struct("<Q")
 KEPT_BYTES = 31 << 20  # the largest block that glibc keeps
@@ -69,7 +69,7 @@ class _Piece:
         self.owner = os.getpid()
         self.descriptor = unnamed_file("hand-over")
         self._given, self._end = 0, _HEADER  # fields that the training process reads
-        self._memory = self._sized(_PIECE_BYTES)
+        self._memory = self._sized(PIECE_BYTES)
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -116,12 +116,12 @@ class _Pieces:
 
     def _begun(self, size: int) -> _Piece | None:
         """Return a free piece, emptied, with room for so many bytes."""
-        room = max(_MOST_BYTES, _MOST_FIELDS * (_HEADER + size)) - sum(map(len, self._all))
+        room = max(MOST_BYTES, MOST_FIELDS * (_HEADER + size)) - sum(map(len, self._all))
         for piece in self._all:
             if _HEADER + size <= len(piece) + room and piece.is_free():
                 break
         else:
-            if max(_PIECE_BYTES, _HEADER + size) > room:
+            if max(PIECE_BYTES, _HEADER + size) > room:
                 return None
             piece = _Piece()
             self._all.append(piece)

@@ -25,7 +25,7 @@ from launcher.local.leftovers import at_the_end, is_mounted
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
-_FUSE = Path("/dev/fuse")
+FUSE = Path("/dev/fuse")
 _LIVE_SECONDS = 30.0  # from rclone's start to its mount
 _LOOK_SECONDS = 0.02  # between two checks
 # The program and its helpers first, which may be about to mount. Then detached even while files are open: the job that is being
@@ -95,10 +95,10 @@ def _why_no_mount() -> str:
     """Return why nothing can be mounted, and the remedy; empty if rclone can try."""
     if sys.platform != "linux":
         return "FUSE mounts need Linux"
-    if not os.access(_FUSE, os.R_OK | os.W_OK):
-        remedy = f"run as root, or let root run `modprobe fuse` and `chmod a+rw {_FUSE}`"
-        remedy += f"; start a container around this with --device {_FUSE} --cap-add SYS_ADMIN"
-        return f"this user cannot open {_FUSE}; {remedy}"
+    if not os.access(FUSE, os.R_OK | os.W_OK):
+        remedy = f"run as root, or let root run `modprobe fuse` and `chmod a+rw {FUSE}`"
+        remedy += f"; start a container around this with --device {FUSE} --cap-add SYS_ADMIN"
+        return f"this user cannot open {FUSE}; {remedy}"
     if shutil.which("rclone") is None:
         return "rclone is not installed; let root run `apt-get install fuse3 rclone`"
     return ""

@@ -57,7 +57,7 @@ def in_parts() -> bytes:
 
 def tfrecord_of(length: int) -> bytes:
     header = struct.pack("<Q", length)
-    return header + struct.pack("<I", tfrecord.masked(tfrecord._crc32c()(header)))
+    return header + struct.pack("<I", tfrecord.masked(tfrecord.crc32c_function()(header)))
 
 
 GOOD = b"good,1\r\n"

@@ -69,7 +69,7 @@ def test_object_that_is_left_early_is_kept(environment: Environment, far: list[s
 def test_full_disk_ends_caching_but_not_reading(
     environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagemaker_channels.sources.object_cache._KEPT_FREE", 1.1)
+    monkeypatch.setattr("sagemaker_channels.sources.object_cache.KEPT_FREE", 1.1)
     assert texts(environment, "tar", cache_dir=tmp_path) == texts(environment, "tar")
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 

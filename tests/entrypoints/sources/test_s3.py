@@ -52,7 +52,7 @@ def test_objects_under_a_prefix_are_read_in_order(bucket: Path, style: str) -> N
 
 def test_connector_that_reads_no_ranges_is_refused(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(bucket / "data", KEYS)
-    monkeypatch.setattr(connector_client, "_OLDEST", [99, 0, 0])
+    monkeypatch.setattr(connector_client, "OLDEST", [99, 0, 0])
     with pytest.raises(ImportError, match=r"s3torchconnector .* is too old: pip install 's3torchconnector>=99\.0\.0'"):
         read(connector("s3://bucket/data/", "iterable"))
 

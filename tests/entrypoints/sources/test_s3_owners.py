@@ -28,7 +28,7 @@ def bucket(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> str:
     """A bucket of the job's account, in a process that is in the job and has checked nothing."""
     aws.client("s3").create_bucket(Bucket="mine")
     monkeypatch.setenv("TRAINING_JOB_ARN", ARN)
-    s3_owners._why_unchecked.cache_clear()
+    s3_owners.why_unchecked.cache_clear()
     silence.warn_once.cache_clear()
     return "mine"
 
@@ -39,7 +39,7 @@ def test_checkpoints_are_not_sent_to_a_bucket_of_another_account(aws: StandIn, b
     with place.open("first") as file:
         assert file.read(1) == b"1"
     aws.order("s3/bucket", name=bucket, owner=OTHER)
-    s3_owners._why_unchecked.cache_clear()
+    s3_owners.why_unchecked.cache_clear()
     for use in (
         lambda: place.write("second", lambda stream: stream.write(b"2")),
         lambda: place.open("first").__enter__(),
@@ -83,7 +83,7 @@ def test_question_that_is_forbidden_is_a_warning(
     for _ in range(2):
         s3_owners.check_owner(bucket, is_own=True)
     assert capfd.readouterr().err.count(f"s3://mine: not checked that it belongs to account {ACCOUNT}: ") == 1
-    s3_owners._why_unchecked.cache_clear()
+    s3_owners.why_unchecked.cache_clear()
     monkeypatch.setitem(sys.modules, "botocore.config", None)
     s3_owners.check_owner(bucket, is_own=True)
     assert "botocore is not installed" in capfd.readouterr().err

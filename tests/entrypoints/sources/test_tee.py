@@ -250,13 +250,13 @@ def test_reader_for_which_another_fills_the_ring_reads_on(
     with ThreadPoolExecutor(2) as threads:
         streams: list[Any] = list(threads.map(lambda number: tee.open_stream(channel, 0, 2, reader=number), range(2)))
         quick, slow = streams
-        give_way = quick._give_way
+        give_way = quick.give_way
 
         def be_late() -> None:
             assert read(slow, 2 * ring.RING_BYTES) == 2 * ring.RING_BYTES
             give_way()
 
-        monkeypatch.setattr(quick, "_give_way", be_late)
+        monkeypatch.setattr(quick, "give_way", be_late)
         assert read(quick, ring.RING_BYTES) == ring.RING_BYTES
         try:
             assert threads.submit(read, quick, 100).result(timeout=PATIENCE) == 100

@@ -25,7 +25,7 @@ rank_0 = subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE
 port = int(rank_0.stdout.readline())
 store = distributed.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=600))
 distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-ranks._SECONDS = 1.0
+ranks.STORE_SECONDS = 1.0
 rank_0.kill()
 rank_0.wait()
 print(ranks.exchange("objects", "1"), flush=True)
@@ -61,7 +61,7 @@ def test_torch_without_libuv_compares_too(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(server.port))
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    monkeypatch.setattr(ranks, "_stores", {})
+    monkeypatch.setattr(ranks, "stores", {})
     assert ranks.exchange("objects", "1") == "1"
 
 
@@ -73,8 +73,8 @@ def test_store_that_is_connected_but_never_answers_is_not_waited_for(
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(listening.getsockname()[1]))
         monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-        monkeypatch.setattr(ranks, "_SECONDS", 1.0)
-        monkeypatch.setattr(ranks, "_stores", {})
+        monkeypatch.setattr(ranks, "STORE_SECONDS", 1.0)
+        monkeypatch.setattr(ranks, "stores", {})
         assert ranks.exchange("objects", "1") is None
         assert ranks.exchange("objects", "1") is None  # at once
     assert "the job's store has not answered for 1.5 s" in capfd.readouterr().err

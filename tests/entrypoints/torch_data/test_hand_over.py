@@ -98,9 +98,9 @@ def test_kept_batches_are_not_overwritten() -> None:
 
 def test_full_memory_sends_the_rest_through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """More waits than a worker has room for, and some that is larger than all of it: the rest goes through the queue."""
-    monkeypatch.setattr(hand_over, "_PIECE_BYTES", 100_000)
-    monkeypatch.setattr(hand_over, "_MOST_BYTES", 300_000)
-    monkeypatch.setattr(hand_over, "_MOST_FIELDS", 0)
+    monkeypatch.setattr(hand_over, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(hand_over, "MOST_BYTES", 300_000)
+    monkeypatch.setattr(hand_over, "MOST_FIELDS", 0)
     assert batches(Numbered(200, 2000), prefetch_factor=40) == plain_batches(200, 2000)
 
 

@@ -110,9 +110,9 @@ def test_kept_batches_are_not_overwritten() -> None:
 def test_without_room_batches_are_sent_as_torch_does(
     monkeypatch: pytest.MonkeyPatch, pieces: int, prefetch: int
 ) -> None:
-    monkeypatch.setattr(shared_memory, "_PIECE_BYTES", 100_000)
-    monkeypatch.setattr(shared_memory, "_MOST_BYTES", pieces * 150_000)
-    monkeypatch.setattr(shared_memory, "_MOST_FIELDS", 0)
+    monkeypatch.setattr(shared_memory, "PIECE_BYTES", 100_000)
+    monkeypatch.setattr(shared_memory, "MOST_BYTES", pieces * 150_000)
+    monkeypatch.setattr(shared_memory, "MOST_FIELDS", 0)
     found = batches(Images(80), 2, prefetch_factor=prefetch)
     assert [batch[:, -1].tolist() for batch in found] == [[number, number + 1] for number in range(0, 80, 2)]
     if not pieces:

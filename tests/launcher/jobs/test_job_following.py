@@ -111,8 +111,8 @@ def test_job_stopped_by_its_limit_shows_reason(aws: StandIn, capsys: pytest.Capt
 def test_statuses_are_printed_as_they_change(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launcher.jobs.follow._DESCRIBE_SECONDS", 0.1)
-    monkeypatch.setattr("launcher.jobs.follow._ROUND_SECONDS", 0.1)
+    monkeypatch.setattr("launcher.jobs.follow.DESCRIBE_SECONDS", 0.1)
+    monkeypatch.setattr("launcher.jobs.follow.ROUND_SECONDS", 0.1)
     job(aws)
     changes = [
         {"message": "Launching requested ML instances"},

@@ -81,7 +81,7 @@ def test_late_line_is_found_once(aws: StandIn) -> None:
 
 
 def test_no_line_of_a_long_page_is_repeated(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_lines, "_FORGET_EVERY", 100)
+    monkeypatch.setattr(job_lines, "FORGET_EVERY", 100)
     aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n * 200 for n in range(1000)])
     lines = job_so_far()
     assert len(new(lines)) == 1000
@@ -94,7 +94,7 @@ def test_round_that_fails_in_the_middle_loses_and_repeats_no_line(
     aws: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setattr(job_lines, "_PACE", 0.001)
+    monkeypatch.setattr(job_lines, "PACE", 0.001)
     for number, host in enumerate(HOSTS[:3]):
         aws.log("cats-1", ["x" * 5_000] * 500, host=host, timestamps=[n * 10 + number for n in range(500)])
     for failing in range(1, 12):
@@ -130,7 +130,7 @@ def test_missing_log_has_no_lines(aws: StandIn) -> None:
 
 
 def test_many_pages_of_streams_and_lines_are_read(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_lines, "_PACE", 0.001)
+    monkeypatch.setattr(job_lines, "PACE", 0.001)
     for number in range(1, 61):
         aws.log("cats-1", [f"{number}"], host=f"algo-{number}", timestamps=[60 - number])
     aws.log("cats-1", ["x" * 300] * 12_000, timestamps=list(range(100, 12_100)))
@@ -160,7 +160,7 @@ def test_last_lines_are_those_of_every_host_and_bounded(aws: StandIn, monkeypatc
     for host in hosts:
         aws.log("cats-1", [f"line {number} {'x' * 100}" for number in range(50)], host=host)
     assert len(last_lines(Account(), {"TrainingJobName": "cats-1"})) == 60 * 50
-    monkeypatch.setattr(job_lines, "_END_CHARACTERS", 60 * 600)
+    monkeypatch.setattr(job_lines, "END_CHARACTERS", 60 * 600)
     found = last_lines(Account(), {"TrainingJobName": "cats-1"})
     assert [line.message.split()[1] for line in found if line.host == "algo-60"] == ["45", "46", "47", "48", "49"]
     assert {line.host for line in found} == set(hosts)

@@ -149,7 +149,7 @@ def test_containers_get_all_gpus_if_there_are_any(
 ) -> None:
     """A program writes down its arguments in the engine's place, since machines that run tests have no GPU."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(containers, "_NVIDIA", folder if options else folder / "none")
+    monkeypatch.setattr(containers, "NVIDIA", folder if options else folder / "none")
     states = '[{"State": {"Running": true, "Pid": 1}}]'
     write_engine(folder, f"[ $2 != inspect ] || echo '{states}'; echo \"$@\" >>{folder}/asked", name)
     for place in ("input/config", "model", "output", "output/data"):

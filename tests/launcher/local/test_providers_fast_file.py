@@ -93,7 +93,7 @@ def test_reason_without_fuse_has_its_own_remedy(
     deliver: Deliver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = tmp_path / "fuse"
-    monkeypatch.setattr(mounted, "_FUSE", device)
+    monkeypatch.setattr(mounted, "FUSE", device)
     warnings: list[str] = []
     with mounted.provide(deliver("FastFile", on_warning=warnings.append)):
         pass
