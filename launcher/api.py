@@ -7,6 +7,7 @@ passed, it is the account of the spec's `region` and `profile` and of boto3's us
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -85,7 +86,8 @@ def plan(
         except CodeError as error:
             code = error  # one problem among those of the spec
     now = datetime.now(timezone.utc)
-    wanted = job_name(spec, now) if name is None else name
+    unique = "".join(secrets.choice("0123456789abcdefghijklmnopqrstuvwxyz") for _ in range(4))
+    wanted = job_name(spec, now, unique) if name is None else name
     problems = unknown_codes(spec, ignore)
     made = make_plan(spec, job_name=wanted, code=code, ignore=ignore, problems=problems, today=now.date())
     if strict and made.warnings:

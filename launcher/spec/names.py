@@ -7,8 +7,7 @@ the spec's key, a problem of the latter at the option.
 from __future__ import annotations
 
 import re
-import secrets
-from datetime import datetime, timezone
+from datetime import datetime
 
 from launcher.errors import Location, SpecPath
 from launcher.spec.job import JobSpec
@@ -18,7 +17,6 @@ MAX_BASE = MAX_LENGTH - len("-20260102-030405-a1b2")  # characters of the base n
 # What is appended to a base name: here; by SDK v2 (2026-01-31-23-59-59-123) and AWS's examples for boto3, which have no
 # milliseconds; by SDK v3 (20260131235959); by time.time().
 _MADE = re.compile(r"-(\d{8}-\d{6}(-[0-9a-z]{4})?|\d{4}(-\d\d){5}(-\d{3})?|20\d{12}|1\d{9})$")
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class MadeName(str):
@@ -27,13 +25,12 @@ class MadeName(str):
     __slots__ = ()
 
 
-def job_name(spec: JobSpec, now: datetime | None = None) -> MadeName:
-    """Return the name for a new job; a base name gets the time `now`, by default the present, and four random characters."""
+def job_name(spec: JobSpec, now: datetime, unique: str) -> MadeName:
+    """Return the name for a new job; a base name gets the time `now` and four characters that no other job of this second has."""
     if spec.training_job_name is not None:
         return MadeName(spec.training_job_name)
-    moment = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")
-    unique = "".join(secrets.choice(_ALPHABET) for _ in range(4))
-    return MadeName(f"{beginning('job' if spec.base_name is None else spec.base_name)}-{moment}-{unique}")
+    base = beginning("job" if spec.base_name is None else spec.base_name)
+    return MadeName(f"{base}-{now.strftime('%Y%m%d-%H%M%S')}-{unique}")
 
 
 def place_of_name(name: str, spec: JobSpec) -> tuple[SpecPath, Location | None]:

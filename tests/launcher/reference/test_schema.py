@@ -18,7 +18,7 @@ from launcher.rules import find_problems
 from launcher.rules.examples import laid_over_base
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section
-from launcher.spec.names import job_name
+from launcher.spec.names import MadeName
 from launcher.spec.own_keys import Code, OwnKeys, Queue
 
 # The codes that a schema can express: of keys, types, enums, patterns and bounds, not of rules across keys.
@@ -170,7 +170,7 @@ def as_editors_do(text: str) -> dict[str, Any]:
 
 def planned(text: str) -> Plan:
     spec = parse_spec(text)
-    return make_plan(spec, job_name=job_name(spec), problems=unknown_codes(spec, ()))
+    return make_plan(spec, job_name=MadeName("a"), problems=unknown_codes(spec, ()))
 
 
 @pytest.mark.parametrize("overlay", RIGHT)

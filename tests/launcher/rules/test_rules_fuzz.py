@@ -17,7 +17,7 @@ from launcher.rules import RULES, find_problems
 from launcher.rules.built_in.algorithms import built_ins
 from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.job import JobSpec
-from launcher.spec.names import job_name
+from launcher.spec.names import MadeName
 
 SECRET = "hunter2-"
 TODAY = date(2026, 11, 26)
@@ -129,7 +129,7 @@ def test_code_adds_only_its_own_problems_to_any_request(delivery: str, wrong: bo
     spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "request": request, "code": code})
     known = {str(problem) for problem in find_problems(spec)}
     try:
-        reported = make_plan(spec, job_name=job_name(spec), code=CODE).warnings
+        reported = make_plan(spec, job_name=MadeName("a"), code=CODE).warnings
     except SpecError as error:
         reported = error.problems[:-1]  # the last may have the number of those left out
     assert not any(SECRET in problem.message for problem in reported)
