@@ -24,9 +24,6 @@ def remedy(violation: Problem, request: Any, key: str) -> str:
         found = _remedy_of_text(path, request)
     if code == "aws-max" and path[0] in ("HyperParameters", "Environment"):
         found += f"; put {'it' if len(path) > 1 else 'some of them'} in a file in a channel, and name the file here"
-    # A new instance type always resembles an old one, so there a near name does not mean a misspelt one.
-    if code == "aws-enum" and ("did you mean" not in violation.message or "'ml." in violation.message):
-        found += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
     return found
 
 

@@ -25,6 +25,7 @@ _SERVICE = "sagemaker/2017-07-24/service-2.json.gz"
 _JSON_TYPES: dict[str, Any] = {"string": str, "boolean": bool, "list": list}
 _JSON_TYPES |= {"integer": int, "long": int, "structure": dict, "map": dict}
 LARGEST = 2**63 - 1  # number of 64 bits
+_NEWER = "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
 _TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
 # The model's patterns are Java's; Python's `re` lacks these classes. All are used inside brackets. \w is wider
 # than \p{L} by digits and the underscore, which the one class with \p{L} allows as well.
@@ -129,7 +130,10 @@ def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Problem
         if value not in shape["enum"]:
             known = shape["enum"]
             what = f"one of {', '.join(known)}" if len(known) <= 8 else "known to the installed botocore"
-            yield Problem(path, f"{shown(value)} is not {what}{did_you_mean(value, known)}", "aws-enum")
+            near = did_you_mean(value, known)
+            # A new instance type always resembles an old one, so there a near name does not mean a misspelt one.
+            newer = "" if near and not value.startswith("ml.") else _NEWER
+            yield Problem(path, f"{shown(value)} is not {what}{near}{newer}", "aws-enum")
         return
     too_long = list(_bounds(len(value), shape, path, "character", "characters"))
     yield from too_long
