@@ -38,7 +38,9 @@ def requirement_problems(name: str, archive: CodeArchive, variables: Collection[
             continue
         if found := (other := _OTHER_FILE.match(line)) or _PATH.match(re.split(r"\s+-|#", line)[0]):
             path = found.groupdict().get("whole") or found["path"]
-            is_of_image = path.startswith(f"{contract.BASE_DIR}/") or not (other or found["name"] or path.startswith(_OF_USERS))
+            is_of_image = path.startswith(f"{contract.BASE_DIR}/") or not (
+                other or found["name"] or path.startswith(_OF_USERS)
+            )
             # pip reads other files beside this one, but packages from its working directory, the code folder.
             is_sent = _is_sent(normpath(join(dirname(name) if other else "", path)), archive)
             if not is_sent and not (path.startswith("/") and is_of_image):

@@ -34,9 +34,9 @@ matrix_options = options.group(
 )
 
 
-def combinations(matrix: Sequence[str]) -> list[dict[str, str]]:
+def combinations(matrix: Sequence[str]) -> list[dict[str, Plain]]:
     """Return the values of each job for texts such as `lr=1e-3,1e-4`, the last key's changing fastest. Raises InputError."""
-    axes: dict[str, list[str]] = {}
+    axes: dict[str, list[Plain]] = {}
     for text in matrix:
         key, _, listed = partition(text)
         values = [Plain(value.strip()) for value in listed.split(",")]

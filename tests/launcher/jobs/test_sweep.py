@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import launcher
@@ -62,6 +63,14 @@ def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
     for key in ("base_name", "training_job_name"):
         with pytest.raises(InputError, match=f"^--matrix: {key} cannot vary: .*; name the sweep by --name"):
             assignments({"lr": "1", key: "a"})
+
+
+def test_values_of_the_function_are_data_and_those_of_the_option_are_read_as_yaml() -> None:
+    values = {"a": "null", "resource_config.instance_count": np.int64(2)}
+    spec = launcher.parse_spec(laid_over_base(""), sets=assignments(values))
+    assert (spec.hyperparameters, spec.resource_config.instance_count) == ({"a": "null"}, 2)
+    with pytest.raises(SpecError, match=r"--matrix a: hyperparameters\.a: has no value"):
+        launcher.parse_spec(laid_over_base(""), sets=assignments(*combinations(["a=null"])))
 
 
 def test_spec_is_read_once_for_each_job() -> None:
