@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+import zlib
 from collections import Counter
 from collections.abc import Collection
 from itertools import islice
@@ -32,7 +33,6 @@ _BEGINNINGS = {
     b"GIF8": "gif",
     b"PK\x03\x04": "zip",
     b"PAR1": "parquet",
-    gunzip.MAGIC: "gzip",
     b"\x93NUMPY": "npy",
     b"\x89HDF": "hdf5",
 }
@@ -127,6 +127,9 @@ def format_of(head: bytes, key: str) -> str:
     for beginning, name in _BEGINNINGS.items():
         if head.startswith(beginning):
             return name
+    if head.startswith(gunzip.MAGIC):
+        inside = format_of(_unzipped(head), re.sub(r"\.gz$", "", key, flags=re.I))
+        return inside if any(form.name == inside and form.boundaries for form in FORMATS) else "gzip"
     if head.startswith(b"RIFF"):
         return "webp" if head[8:12] == b"WEBP" else "wav"
     if (own := next((form.name for form in FORMATS if form.begins(head)), None)) is not None:
@@ -134,6 +137,14 @@ def format_of(head: bytes, key: str) -> str:
         is_protobuf = own == recordio.FORMAT.name and head[8:9] == b"\n" and b"\n" in head[10:14]
         return recordio_protobuf.FORMAT.name if is_protobuf else own
     return format_of_name(key) or ending_of(key).removeprefix(".") or "unknown"
+
+
+def _unzipped(head: bytes) -> bytes:
+    """Return the beginning of what a gzip stream holds; nothing if it is damaged."""
+    try:
+        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(head, _HEAD)
+    except zlib.error:
+        return b""
 
 
 def format_of_name(key: str) -> str | None:

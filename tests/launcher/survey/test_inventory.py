@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import sys
 from pathlib import Path
@@ -44,6 +45,11 @@ def written(name: str) -> bytes:
         (b"a,b\n1,2\n", "a/b.csv", "csv"),
         (b'{"a": 1}\n', "a/b.jsonl", "jsonl"),
         (b"abc", "v1.2/README", "unknown"),
+        (gzip.compress(b'{"a": 1}\n' * 999, mtime=0), "a.jsonl.gz", "jsonl"),  # which the readers unzip
+        (gzip.compress(written("tar"), mtime=0), "a.tgz", "tar"),
+        (gzip.compress(written("parquet"), mtime=0), "a.parquet.gz", "gzip"),  # which is read from its end
+        (gzip.compress(b"abc", mtime=0), "a.nii.gz", "gzip"),
+        (b"\x1f\x8b\x08 damaged", "a.gz", "gzip"),
     ],
 )
 def test_format_is_known_by_content(content: bytes, key: str, expected: str) -> None:
