@@ -87,7 +87,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
         **as_data(outcome.waits),
         "Artifacts": artifacts,
-        **({"Tags": tags} if (tags := run.plan.masked_request().get("Tags")) else {}),
+        **({"Tags": tags} if (tags := run.asked.get("Tags")) else {}),
         "WritesModel": run.plan.spec.code is None or run.plan.spec.code.entry_point not in _WITHOUT_MODEL,
         "Fidelity": run.facts,
         "Folder": str(run.folder),

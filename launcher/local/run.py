@@ -78,7 +78,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
             run = LocalRun(plan, options, folder, hosts, console, runner, scratch)
             local = with_channel_paths(plan, options.channels, scratch)
             stack.enter_context(local.named_errors())
-            run = replace(run, plan=local.plan, named=local.named)
+            run = replace(run, asked=plan.masked_request(), plan=local.plan, named=local.named)
             run = replace(run, secrets=local_secrets(run))
             file_systems |= local.folders
             # Without S3, no AWS account is needed.

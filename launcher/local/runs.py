@@ -34,7 +34,7 @@ def note_begin(run: LocalRun) -> None:
         "Process": [os.getpid(), start_time(os.getpid())],
         "InstanceCount": len(run.hosts),
         "Runner": run.options.runner,
-        "Request": run.plan.masked_request(),
+        "Request": run.asked,
     }
     (run.folder / _RUN).write_text(json.dumps(noted), encoding="utf-8")
 

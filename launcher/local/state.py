@@ -42,6 +42,7 @@ class LocalRun:
     runner: Processes | Containers
     scratch: Path  # a folder outside of the run's, with a short path, that is removed with all in it
     transitions: Transitions = field(default_factory=Transitions)
+    asked: Mapping[str, Any] = field(default_factory=dict)  # the spec's request, masked, without --channel's places
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
     secrets: Mapping[str, str] = field(
         default_factory=dict, repr=False

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from aws_stand_in import StandIn
 from forked import LAUNCHER, run
 from launcher.rules.examples import laid_over_base
+from launching import launch as differing
 from local_jobs import EFS, command, launch, result, write_job
 
 OWN_DATA = """
@@ -47,13 +49,16 @@ def launch_here(here: Path, *options: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_channel_option_reads_folders_and_files(here: Path) -> None:
+def test_channel_option_reads_folders_and_files(here: Path, aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later diff compares the spec's own places."""
     own_data(here)
     output = launch_here(here, "--channel", "train=own", "--channel", "val=own/a.csv", "--channel", "lists=./own")
     assert "TRAIN {'a.csv': '1', 'a.csv.bak': '2'}" in output
     assert "LISTS {'a.csv': '1', 'a.csv.bak': '2'}" in output
     assert "pipe 1\n" in output
     assert "s3://somewhere/train/ by File, from own" in output
+    monkeypatch.chdir(here)
+    assert differing("diff", "job.yaml", "job").stdout == ""
 
 
 @pytest.mark.parametrize("mode", ["File", "FastFile"])
