@@ -95,7 +95,8 @@ def _read(account: Account, name: str, console: Console, known: dict[str, Any] |
     lines: Iterator[Line]
     if is_here:
         description = local_run(name)
-        source, tags, lines = description["Request"], description["Request"].get("Tags", []), lines_of(name)
+        source, lines = description["Request"], lines_of(description["TrainingJobName"])
+        tags = source.get("Tags", [])
     else:
         source = description = known or describe(account, name)
         tags = tags_of(account, description, lambda text: console.warn(f"{text}; they are not compared"))

@@ -225,6 +225,7 @@ def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:
     assert {"job", "job-2"} <= set(re.findall("<!-- (.*?) -->", file.read_text()))
     shown = called("compare", "job", "job-2").stdout
     assert shown.splitlines()[0].split()[:2] == ["job", "Completed"] and "loss:\n  job    last 0.333" in shown
+    assert data("compare", "latest", "job-2")["jobs"] == found["jobs"]
 
 
 def test_spec_is_compared_with_a_local_run(ended: Path, aws: StandIn) -> None:
