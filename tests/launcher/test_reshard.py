@@ -30,13 +30,16 @@ def request_of(*options: str) -> dict[str, Any]:
     return request
 
 
-@pytest.mark.parametrize("content_type", ["tar", "application/x-tar"])
-def test_sagemaker_divides_the_objects_among_hosts(content_type: str) -> None:
+@pytest.mark.parametrize(
+    ("content_type", "sent"),
+    [("tar", "application/x-tar"), ("application/x-tar", "application/x-tar"), ("jsonl", "jsonl")],
+)
+def test_sagemaker_divides_the_objects_among_hosts(content_type: str, sent: str) -> None:
     request = request_of(
         "--hosts", "3", "--content-type", content_type, "--shard-size", "1.5MB", "--shuffle-seed", "7", "--strict"
     )
     data = request["InputDataConfig"][0]
-    assert (data["InputMode"], data["ContentType"]) == ("FastFile", "application/x-tar")
+    assert (data["InputMode"], data["ContentType"]) == ("FastFile", sent)
     assert data["DataSource"]["S3DataSource"]["S3DataDistributionType"] == "ShardedByS3Key"
     assert request["ResourceConfig"]["InstanceCount"] == 3
     expected = {"source": "s3://mine/in/", "output": "s3://mine/out/", "shard-bytes": "1500000", "seed": "7"}

@@ -56,7 +56,8 @@ def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
     """A content type that resembles a known one is probably misspelt; readers in the container take its objects as they are."""
     for path, whole in _content_types(draft):
         written = media_type(whole)
-        if draft.spec.code is None and "/" not in written:
+        knows_short_names = written in MIME_TYPES and is_bundled(draft)
+        if "/" not in written and (draft.spec.code is None or knows_short_names):
             continue
         if written in MIME_TYPES:
             yield (
