@@ -71,6 +71,7 @@ ROWS: list[tuple[str, str, str]] = [
     (train("s3_uri: s3://s3://bucket/train/  # <-"), "s3-uri-place", "write 's3://bucket/train/'"),
     (train("s3_uri: s3://arn:aws:s3:::bucket/train/  # <-"), "s3-uri-place", "write 's3://bucket/train/'"),
     (train("s3_uri: s3:/bucket/train/  # <-"), "aws-pattern", "write s3://bucket/train/"),
+    (train("s3_uri: s3//bucket/train/  # <-"), "aws-pattern", "write s3://bucket/train/"),
     (train("s3_uri: arn:aws:s3:::bucket/train/  # <-"), "aws-pattern", "write s3://bucket/train/"),
     (train("s3_uri: ./data/train  # <-"), "aws-pattern", "copy it to S3"),
     (

@@ -69,7 +69,7 @@ def _uri(value: str) -> str:
     if slashes and scheme.lower() in ("s3", "s3a", "s3n"):
         has_bucket = rest.strip("/") and rest[0] != "/"
         return f"; write s3://{rest}" if has_bucket else "; write the bucket, too: s3://bucket/folder/"
-    placed = re.fullmatch(r"(?:s3:[/\\]+|arn:aws[a-z-]*:s3:::)([a-z0-9].*)", value, re.IGNORECASE)
+    placed = re.fullmatch(r"(?:s3:?[/\\]+|arn:aws[a-z-]*:s3:::)([a-z0-9].*)", value, re.IGNORECASE)
     if placed:
         return "; write s3://" + placed[1].replace("\\", "/")
     if re.match(r"(\.{0,2}/|~|file:|[A-Za-z]:\\)", value):
