@@ -36,9 +36,14 @@ Answers = Mapping[str, str | None]  # region, instance_type, role and bucket; No
 
 def notes_on(folder: Path, found: Folder, places: Places, others: Sequence[str]) -> list[str]:
     """Return what the user should know of a folder and its channels beside its spec; `others` are folders in S3 in no channel."""
-    mixed = []
+    mixed, csv = [], []
     for name, (_, inventory) in places.items():
         usual, *rest = inventory.formats if inventory and inventory.formats else ("",)
+        if usual == "csv":
+            csv.append(
+                f"channel {name}: text/csv is read as lines, column names among them; if the files begin with names, read rows by"
+                f" ChannelDataset({name!r}, format='csv; header=present')"
+            )
         if rest and usual in _TYPES:
             mixed.append(
                 f"channel {name} has {', '.join(rest)} beside {usual}; remove these files, or they are read as {usual}"
@@ -50,7 +55,7 @@ def notes_on(folder: Path, found: Folder, places: Places, others: Sequence[str])
         "add a channel for what the script reads" if others else "move files of one split into a folder named for it"
     )
     beside = f"in no channel: {', '.join(left_over[:3])}{', ...' * bool(left_over[3:])}; {remedy}"
-    return [lists] * bool(found.lists) + [beside] * bool(left_over) + mixed + [no_script] * (found.script is None)
+    return [lists] * bool(found.lists) + [beside] * bool(left_over) + mixed + csv + [no_script] * (found.script is None)
 
 
 def draft(

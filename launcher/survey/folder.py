@@ -41,6 +41,7 @@ _READ = re.compile(  # a channel, by its variable, our library, or its folder or
     rf"""|(?:Channel(?:Map)?Dataset|open_channel)\(\s*["']({_NAME})["']"""
     rf"|{contract.BASE_DIR}/{contract.DATA_DIR}/({_NAME}?)(?:_\d*)?(?![\w-])"
 )
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.M)  # of a script
 _OF_CODE = ("code", contract.CODE_CHANNEL)  # channels of SDK v3 and of ours
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
 Files = Mapping[PurePosixPath, list[str]]  # by folder
@@ -88,7 +89,7 @@ def look_at_folder(root: Path) -> Folder:
     code = above[0] if above and script else code
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
-    text = (root / script).read_text("utf-8", "replace") if script else ""
+    text = _COMMENT.sub("", (root / script).read_text("utf-8", "replace")) if script else ""
     found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(text)]
     reads = {each.lower(): each for each in found if each not in _OF_CODE}
     channels = _channels(files, text, reads)

@@ -201,6 +201,7 @@ def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
         ('os.path.join(os.environ["SM_CHANNEL_TRAIN"], "images")', ["data/images/1.png"], {"train"}),
         ('os.environ["SM_CHANNEL_TRAIN"], os.environ["SM_CHANNEL_TEST"]', [], {"train", "test"}),
         ("", [], {"train"}),
+        ("# SM_CHANNEL_OLD\nx = '#', 'SM_CHANNEL_A'  # or open_channel('b')", [], {"a"}),
         ('f"/opt/ml/input/data/rows_{epoch}"; "/opt/ml/input/data/my_rows_0"', [], {"rows", "my_rows"}),
         ('"/opt/ml/input/data/code/x.py", "SM_CHANNEL__", "SM_CHANNEL_DONNÉES"', [], {"train"}),
     ],
@@ -212,6 +213,14 @@ def test_channels_have_the_names_by_which_the_script_reads_them(
     files(pets / "more", "train.py", content=read.encode())
     text = json.loads(launch("init", "more", "--yes", "--json", "--dry-run").stdout)["text"]
     assert yaml.safe_load(text)["channels"].keys() == channels
+
+
+def test_column_names_in_csv_are_explained(pets: Path) -> None:
+    """They are a line of text/csv like any other."""
+    files(pets / "more", "train/1.csv", content=b"id,class\n1,cat\n")
+    notes = json.loads(launch("init", "more", "--yes", "--json", "--dry-run").stdout)["notes"]
+    [note] = [each for each in notes if "text/csv" in each]
+    assert note.startswith("channel train: ") and note.endswith("ChannelDataset('train', format='csv; header=present')")
 
 
 def test_linked_data_are_a_channel_and_are_not_sent(pets: Path) -> None:
