@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import click
 
 from launcher.errors import Location, Problem, dotted
+from launcher.masking import without_secrets
 
 # None lets click decide by whether it writes to a terminal; NO_COLOR overrides that (https://no-color.org).
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
@@ -217,7 +219,8 @@ def _annotation(severity: str, message: str, title: str, at: Location | None) ->
 def show_problem(problem: Problem) -> None:
     """Print a problem in one line, and below it the line of the file with a mark."""
     _say_severe(problem.severity, str(problem), problem.code, problem.location)
-    if problem.location and (quoted := problem.location.quoted()):
+    at = problem.location
+    if at and (quoted := replace(at, text=without_secrets(at.text)).quoted()):
         say(quoted)
 
 

@@ -31,6 +31,9 @@ _PASSWORDS = ("secret", "password", "passwd", "passphrase", "pwd", "pass")  # wo
 _KEYS = ("token", "key", "jwt", "bearer", "pat")  # and those of a key, whose value looks random
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])(?!arn:)[A-Za-z0-9+/=_.~-]{16,}")
 _REFERENCE = re.compile(contract.SECRET_REFERENCE)
+_SETTING = re.compile(
+    r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*(?P<value>"[^"]*"|'[^']*'|[^\s,{}]+)"""
+)  # in YAML, or of --set
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 
 
@@ -62,6 +65,16 @@ def holds_secret(name: str, value: str) -> bool:
         (last[0].endswith(_PASSWORDS) and last[0] not in ("bypass", "compass"))
         or (last[0].endswith(_KEYS) and _RANDOM.fullmatch(value) is not None)
     )
+
+
+def without_secrets(line: str) -> str:
+    """Return a line of a spec with `*` for each character of a value that surely is a secret."""
+
+    def hidden(found: re.Match[str]) -> str:
+        is_open = "${" in found["value"] or not holds_secret(found["name"], found["value"].strip("\"'"))
+        return found[0] if is_open else found[0][: -len(found["value"])] + "*" * len(found["value"])
+
+    return _SETTING.sub(hidden, line)
 
 
 def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:

@@ -91,6 +91,20 @@ def test_warning_of_a_secret_does_not_show_it() -> None:
     assert TOKEN not in warning.message
 
 
+def test_line_of_a_problem_does_not_show_a_secret_that_is_in_it(tmp_path: Path) -> None:
+    """The mark below the line stays at its column."""
+    settings = (
+        f"{{A_TOKEN: {TOKEN}, 'DB': \"postgres://me:hush@host/db\", password: 'two words', PWD: '${{PW}}', B: b}}"
+    )
+    (tmp_path / "job.yaml").write_text(laid_over_base(f"{CODE}environment: {settings}\n"))
+    done = launch(str(tmp_path / "job.yaml"), "--dry-run", "--set", f"environment.API_TOKEN={TOKEN}", "--set", "a=1")
+    assert done.returncode == 2 and "[credentials-in-settings]" in done.stderr
+    assert [secret for secret in (TOKEN, "hush", "two words") if secret in done.stderr] == []
+    assert f"{{A_TOKEN: {'*' * len(TOKEN)}, 'DB': *" in done.stderr
+    assert f"environment.API_TOKEN={'*' * len(TOKEN)}" in done.stderr
+    assert ", PWD: '${PW}', B: b}" in done.stderr
+
+
 def test_local_run_reads_secrets_as_the_user_and_keeps_none(
     aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
