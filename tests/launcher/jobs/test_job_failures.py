@@ -41,6 +41,12 @@ def test_secondary_status_names_cause(secondary: str, named: str) -> None:
     check(code, {**JOB, "TrainingJobStatus": "Stopped", "SecondaryStatus": secondary}, (), named)
 
 
+def test_full_disk_of_a_local_run_is_that_of_this_machine() -> None:
+    job = {**JOB, "FailureReason": "AlgorithmError: , exit code: 1", "Python": "/usr/bin/python3"}
+    found = likely_cause(job, ["OSError: [Errno 28] No space left on device: '/opt/ml/model/model.pt'"])
+    assert found is not None and "disk of this machine" in found.cause and "`launch clean`" in found.remedy
+
+
 def check(code: str, description: dict[str, Any], lines: tuple[str, ...], named: str) -> None:
     found = likely_cause(description, lines)
     assert found is not None
