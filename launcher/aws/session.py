@@ -23,12 +23,14 @@ from typing import Any
 from launcher.aws import refusals
 from launcher.aws.refusals import AwsError, CredentialsError, no_credentials, one_line, translated
 from launcher.aws.temporary_credentials import share_with_aws_cli
+from launcher.console import say
 from launcher.errors import RefusedError
 from sagemaker_channels.mask import Mask
 
 __all__ = ["Account", "AwsError", "CredentialsError"]
 
 _MOST_RENEWALS = 3  # per call: a credential process may return new but expired credentials each time
+_SLOW_SECONDS = 2.0
 _EXPIRED_SECONDS = 10.0  # how long calls are refused after credentials have expired
 
 
@@ -58,6 +60,7 @@ class Account:
         self._clients: dict[str, Any] = {}
         self._keys: tuple[str, str] | None = None
         self._caller: Mapping[str, str] | None = None
+        self._is_slow = False
         self._expired: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
 
     @property
@@ -106,7 +109,13 @@ class Account:
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
-        answer = dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
+        slow = threading.Timer(_SLOW_SECONDS, self._say_slow, [_name(service, operation)])
+        if threading.current_thread() is threading.main_thread():  # other threads have a progress of their own
+            slow.start()
+        try:
+            answer = dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
+        finally:
+            slow.cancel()
         meta = self.client(service).meta
         output = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
         required = output.required_members if output is not None else []
@@ -179,6 +188,12 @@ class Account:
                     client.meta.events.register("provide-client-params.s3", self._with_owner)
                 self._clients[service] = client
             return self._clients[service]
+
+    def _say_slow(self, call: str) -> None:
+        """Say once what is waited for: with all its attempts, a call that nothing answers takes minutes."""
+        if not self._is_slow:
+            self._is_slow = True
+            say(f"{call}: there is no answer yet; waiting for it (Ctrl-C ends this)")
 
     def _open(self) -> Any:
         with self._lock:

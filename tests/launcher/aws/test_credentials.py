@@ -192,3 +192,11 @@ def test_rejected_credentials_end_the_checks_with_one_message(aws: StandIn, kind
             Account().call(service, operation, **parameters)
         assert "\n" not in str(caught.value)
     assert AwsError("s3:PutObject: no", call="s3:PutObject", code="AccessDenied").is_unauthenticated is False
+
+
+def test_call_that_is_not_answered_is_named(aws: StandIn, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also in a pipe: with all attempts it takes minutes until there is an error."""
+    aws.fault("hang", "sts:GetCallerIdentity", seconds=2.3)
+    Account().call("sts", "get_caller_identity")
+    message = "sts:GetCallerIdentity: there is no answer yet; waiting for it (Ctrl-C ends this)\n"
+    assert capfd.readouterr().err == message
