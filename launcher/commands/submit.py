@@ -157,7 +157,11 @@ def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: SimpleN
             print_line("]")
         return 0
     account = options.open_account(jobs[0].plan.spec.region, jobs[0].plan.spec.profile)
-    for report in () if doing.no_check else sweep.check_new(jobs, account, reading, full=doing.full):
+    reports = [] if doing.no_check else sweep.check_new(jobs, account, reading, full=doing.full)
+    if doing.check and doing.as_json:
+        options.print_json([each.as_data() for each in reports])
+        return AccountError.exit_code if any(_stops(each, reading) for each in reports) else 0
+    for report in reports:
         _show(report, reading)
     if doing.check:
         return 0

@@ -30,6 +30,9 @@ def test_strict_fails_if_no_question_could_be_asked(aws: StandIn) -> None:
     as_json = launch("job.yaml", "--check", "--strict", "--json")
     assert as_json.returncode == 3
     assert "passed" not in {check["status"] for check in json.loads(as_json.stdout)["checks"]}
+    sweep = launch("job.yaml", "--check", "--json", "--matrix", "resource_config.instance_count=1,2")
+    assert sweep.returncode == 0
+    assert [sorted(each) for each in json.loads(sweep.stdout)] == [sorted(json.loads(as_json.stdout))] * 2
 
 
 def test_strict_submission_creates_no_job_if_a_question_could_not_be_asked(aws: StandIn) -> None:
