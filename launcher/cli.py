@@ -197,7 +197,7 @@ def _run(args: list[str]) -> int:
             show_problems(error.problems)
         return error.exit_code
     except LaunchError as error:
-        return _report(args, str(error), error.exit_code)
+        return _report(args, f"{error}{error.remedy}", error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         return _report(args, str(error) or "interrupted", INTERRUPTED)
     except Exception as error:

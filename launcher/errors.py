@@ -179,6 +179,7 @@ class LaunchError(Exception):
     """An error that ends the command with one message. Each subclass is a cause; the exit code is 3 unless it sets another."""
 
     exit_code = 3
+    remedy = ""  # what to do, which is printed after the message if that ends the command
 
 
 class ProblemsError(LaunchError):

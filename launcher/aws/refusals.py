@@ -74,6 +74,10 @@ class AwsError(RefusedError):
         self.is_throttled = kind == "throttled"  # the same call may succeed later
         self.is_unanswered = status == 0 or status >= 500  # or the answer is not from the service
         self.was_retried = was_retried
+        if self.is_denied:
+            self.remedy = "; ask the account's administrator for this permission"
+        elif self.is_throttled or status >= 500:
+            self.remedy = "; try again later"
 
     @property
     def may_have_happened(self) -> bool:
@@ -127,7 +131,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
         what = one_line(mask.apply(str(error)))
         what += f"; {REMEDY}" if isinstance(error, ConnectionError | HTTPClientError) else ""
         raise AwsError(f"{call}: no answer: {what}", call=call) from None
-    except ResponseParserError:
+    except (ResponseParserError, KeyError):  # botocore raises the latter for a page in XHTML
         raise foreign(call) from None
 
 

@@ -118,8 +118,10 @@ class Account:
             slow.cancel()
         meta = self.client(service).meta
         output = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
-        required = output.required_members if output is not None else []
-        if required and answer.keys().isdisjoint(required):  # such as a proxy's page, which botocore reads as an answer
+        # Of a proxy's page, botocore makes an answer without members. In JSON, AWS sends empty lists; in XML and headers, nothing.
+        is_json = meta.service_model.protocol.endswith("json")
+        expected = () if output is None else output.members if is_json else output.required_members
+        if expected and answer.keys().isdisjoint(expected):
             raise refusals.foreign(_name(service, operation))
         return answer
 

@@ -136,6 +136,15 @@ def test_refusal_that_is_not_from_aws_is_reported_as_such(aws: StandIn) -> None:
         aws.refuse("sts:GetCallerIdentity", "", message)
         with pytest.raises(AwsError, match="the answer is not from AWS"):
             Account().call("sts", "get_caller_identity")
+    for service, operation in (
+        ("sts", "get_caller_identity"),
+        ("sagemaker", "search"),
+        ("logs", "describe_log_streams"),
+    ):
+        aws.fault("html", f"{service}:*")
+        needed = {"Resource": "TrainingJob"} if operation == "search" else {}
+        with pytest.raises(AwsError, match="the answer is not from AWS"):
+            Account().call(service, operation, **needed)
 
 
 def test_user_without_a_home_folder_can_ask(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

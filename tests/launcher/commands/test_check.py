@@ -49,3 +49,13 @@ def test_rejected_credentials_end_each_command_with_one_line(aws: StandIn, comma
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("code  ")]
     assert line.startswith(("error: AWS does not accept the credentials; ", "error: this machine's clock differs"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"), [("denied", "ask the account's administrator for this permission"), ("500", "try again later")]
+)
+def test_refusal_that_ends_a_command_has_a_remedy(aws: StandIn, kind: str, remedy: str) -> None:
+    aws.fault(kind, "sagemaker:ListTrainingJobs", count=-1)
+    done = launch("list")
+    assert done.returncode == 3
+    assert re.fullmatch(rf"error: sagemaker:ListTrainingJobs: .*; {remedy}\n", done.stderr)
