@@ -229,12 +229,12 @@ class ObjectSource(Source):
             self.begun = max(self.begun, count)
 
     def count(self, index: int, count: int) -> int:
-        if self.steps.change_number:
-            raise TypeError(f"{self.who}: the number of samples is unknown: a filter or the transform changes it")
-        _, index, count = self._of_host([], index, count)
-        # `list(dataset)` calls this, too, and ignores only TypeError, since damage may be skipped when it is read. A store that is
-        # down would be waited for again.
         unknown = f"{self.who}: the number of samples is unknown until they are read"
+        if self.steps.change_number or self.damage.most:
+            what = "a filter or the transform" if self.steps.change_number else "skip_damaged"
+            raise TypeError(f"{unknown}: {what} changes it")
+        _, index, count = self._of_host([], index, count)
+        # `list(dataset)` calls this, too, and ignores only TypeError: a store that is down would be waited for again.
         of_object = self.form.count
         if of_object is None:
             raise TypeError(f"{unknown}: {self.form} has no index")
@@ -250,8 +250,6 @@ class ObjectSource(Source):
                 for key, stream in opened:
                     with closing(stream):
                         total += of_object(stream, key)
-        except CorruptError as error:
-            raise TypeError(str(self.named(error))) from error
         except (ChannelError, OSError) as error:
             raise self.named(error) from error.__cause__
         return total

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from format_channels import LINES, configured
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources import mounted
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
@@ -145,9 +145,11 @@ def test_list_with_a_failing_listing_lists_once(environment: Environment, monkey
         assert len(walks) == number
 
 
-def test_damaged_index_does_not_keep_a_list_from_being_made(environment: Environment) -> None:
+def test_length_is_unknown_if_damage_is_skipped(environment: Environment) -> None:
     (environment.channels["zip"].path / "1").write_bytes(b"no archive")
+    with pytest.raises(CorruptError, match="channel 'zip': object '1', byte 10: expected a zip's end record"):
+        len(ChannelDataset("zip", environment=environment))
     dataset = ChannelDataset("zip", environment=environment, skip_damaged=1)
-    with pytest.raises(TypeError, match="channel 'zip': object '1', byte 10: expected a zip's end record"):
+    with pytest.raises(TypeError, match=r"channel 'zip': .* is unknown until they are read: skip_damaged changes it"):
         len(dataset)
     assert len([*dataset]) == 9
