@@ -59,10 +59,12 @@ class StreamDataset(IterableDataset[Any]):
         self._current: Loop | None = None  # the loop that this process began last, unless that is a loader's
 
     def _copy(self: Self) -> Self:
-        """Return another dataset of the same samples, at the beginning of the same epoch."""
+        """Return another dataset of the same samples, whose next loop begins where that of this one does."""
         made = copy.copy(self)
         made._separate()
         made.set_epoch(self.epoch)
+        if (state := self._epochs.waiting) is not None:
+            made._epochs.load(state)
         return made
 
     def __getstate__(self) -> State:
