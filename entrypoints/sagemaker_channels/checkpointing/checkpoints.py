@@ -14,13 +14,13 @@ from torch import distributed
 from sagemaker_channels.checkpointing import chunks, files, state
 from sagemaker_channels.checkpointing.place import Folder, place_of
 from sagemaker_channels.checkpointing.writer import Writer
+from sagemaker_channels.epoch.placement import has_group
 from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError, expect, whole_number
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.job.process_identity import rank_variable
 from sagemaker_channels.sources.silence import warn
 from sagemaker_channels.torch_data.frameworks import check_not_prepared, check_stateful
-from sagemaker_channels.torch_data.ranks import has_group
 
 LOADER = "loader"  # the part of which each rank's own state is saved
 FORMAT = 3

@@ -11,12 +11,14 @@ any number of them. Each item belongs to exactly one reader of a job.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.job.process_identity import rank_variable
+from sagemaker_channels.sources.silence import warn_once
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,34 @@ class Placement:
             )
 
 
-def placement_of(environment: Environment, rank: int | None = None, world_size: int = 1) -> Placement:
-    """Return this process's placement: as a rank that is known already, or by the variables of torchrun or mpirun.
+def has_group() -> bool:
+    """Return whether this process is in a torch process group, without importing torch."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+def placement_of(environment: Environment) -> Placement:
+    """Return this process's placement: by the torch process group, if there is one, or the variables of torchrun or mpirun.
 
     Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have equally many ranks.
-    Raises ChannelError if a variable is not a number or out of range.
+
+    Warn of a group of one rank in a job of several: the backend mpi makes such groups under torchrun, and accelerate chooses it if
+    torch has it. Raises ChannelError if a variable is not a number or out of range.
     """
+    if not has_group():
+        return _placement(environment)
+    distributed = sys.modules["torch.distributed"]
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    if ranks == 1 and (started := _placement(environment).world_size) > 1:
+        warn_once(
+            f"by its hosts, or by RANK and WORLD_SIZE, this job has {started} ranks, but each is alone in torch.distributed and"
+            ' reads all samples; unless it shall, call init_process_group with the backend "nccl" or "gloo" ("mpi" needs mpirun)'
+        )
+    return _placement(environment, rank, ranks)
+
+
+def _placement(environment: Environment, rank: int | None = None, world_size: int = 1) -> Placement:
+    """Return the placement of a rank that is known already, or by the variables."""
     hosts = len(environment.hosts)
     if rank is None:
         if rank_variable("RANK") is None or rank_variable("WORLD_SIZE") is None:

@@ -33,7 +33,7 @@ from sagemaker_channels.sources.listing import keep_in
 from sagemaker_channels.sources.readers import reader_of
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import SharedWork
-from sagemaker_channels.torch_data.ranks import exchange, group_placement
+from sagemaker_channels.torch_data.ranks import exchange
 from sagemaker_channels.torch_data.shared_memory import shared
 from sagemaker_channels.waits import are_recorded, timed_transform
 
@@ -95,7 +95,7 @@ class ChannelMapDataset(Dataset[Any]):
 
     def __len__(self) -> int:
         if self._channel.distribution == contract.SHARDED and len(self._environment.hosts) > 1:
-            placement = group_placement(self._environment) or placement_of(self._environment)
+            placement = placement_of(self._environment)
             frameworks.check_sampler(placement.world_size, placement.local_world_size)
         return len(self.keys)
 

@@ -19,12 +19,11 @@ import torch
 import torch.distributed
 from torch.utils.data import get_worker_info
 
-from sagemaker_channels.epoch.placement import Placement, placement_of
+from sagemaker_channels.epoch.placement import has_group
 from sagemaker_channels.epoch.states import State, merge_states
 from sagemaker_channels.errors import expect
-from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources.background import in_background
-from sagemaker_channels.sources.silence import warn, warn_once
+from sagemaker_channels.sources.silence import warn
 from sagemaker_channels.torch_data import frameworks
 
 T = TypeVar("T")
@@ -39,27 +38,6 @@ class Stateful(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Any, /) -> Any: ...
-
-
-def has_group() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def group_placement(environment: Environment) -> Placement | None:
-    """Return this process's placement by the process group, or None if there is no group.
-
-    Warn of a group of one rank in a job of several: the backend mpi makes such groups under torchrun, and accelerate chooses it if
-    torch has it.
-    """
-    if not has_group():
-        return None
-    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if ranks == 1 and (started := placement_of(environment).world_size) > 1:
-        warn_once(
-            f"by its hosts, or by RANK and WORLD_SIZE, this job has {started} ranks, but each is alone in torch.distributed and"
-            ' reads all samples; unless it shall, call init_process_group with the backend "nccl" or "gloo" ("mpi" needs mpirun)'
-        )
-    return placement_of(environment, rank, ranks)
 
 
 def gather_state(loader: Stateful) -> State:

@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import Recipe
-from sagemaker_channels.epoch.placement import Placement, Shard, default_shard, placement_of
+from sagemaker_channels.epoch.placement import Placement, Shard, default_shard, has_group, placement_of
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.transformed import finished
@@ -25,7 +25,7 @@ from sagemaker_channels.sources.listing import job, join_job
 from sagemaker_channels.sources.silence import warn_once
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Epochs, Loop, SharedWork
-from sagemaker_channels.torch_data.ranks import exchange, group_placement
+from sagemaker_channels.torch_data.ranks import exchange
 from sagemaker_channels.torch_data.shared_memory import shared
 from sagemaker_channels.waits import are_recorded
 
@@ -106,7 +106,8 @@ class StreamDataset(IterableDataset[Any]):
     def _placement(self) -> Placement:
         """This process's place among the ranks; the process group may have begun after the dataset was created."""
         # A spawned worker has no group, but what its parent knew.
-        self._known_placement = group_placement(self._environment) or self._known_placement
+        if has_group():
+            self._known_placement = placement_of(self._environment)
         return self._known_placement
 
     @property

@@ -83,6 +83,14 @@ def test_placement_follows_torchruns_variables() -> None:
     assert placement_from(environ, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
 
 
+def test_placement_follows_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that the script has started by multiprocessing have no variables."""
+    for name, value in {"is_initialized": True, "get_rank": 1, "get_world_size": 4}.items():
+        monkeypatch.setattr(f"torch.distributed.{name}", lambda value=value: value)
+    assert placement_from({}, host_rank=0, host_count=1) == Placement(1, 4, 1, 4)
+    assert placement_from({"RANK": "0", "WORLD_SIZE": "1"}, host_rank=0, host_count=1) == Placement(1, 4, 1, 4)
+
+
 def test_placement_follows_mpirun_unless_torchrun_runs_under_it() -> None:
     """Of `mpirun --map-by node` on two hosts, rank 2 is the second of the first host."""
     names = {"RANK": "2", "SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
