@@ -205,8 +205,12 @@ class StreamDataset(IterableDataset[Any]):
         return self._one_by_one(loop)
 
     def _one_by_one(self, loop: Loop) -> Generator[Any, None, None]:
-        with closing(loop.samples[0]) as samples:
-            yield from self._finished(samples)
+        try:
+            with closing(loop.samples[0]) as samples:
+                yield from self._finished(samples)
+        except (Exception, KeyboardInterrupt, SystemExit):  # but not a GeneratorExit
+            self._is_ahead = True  # of the samples of a DataLoader's batch, and of the one that has failed
+            raise
         self._end(loop)
 
     _is_ahead = False  # whether what iterates has fetched more than its own loop has got
@@ -233,13 +237,14 @@ class StreamDataset(IterableDataset[Any]):
         """Return the position of this process's last loop, from which a dataset or loader that loads it continues.
 
         Raises:
-            ChannelError: A loader has fetched samples that its loop has not got, so only the loader knows the position.
+            ChannelError: Samples were fetched that the loop has not got, by a loader in advance or before an error.
         """
         current = self._current if self._epochs.is_last(self._current) else None
         is_ahead = current is not None and self._is_ahead and not current.is_ended
         if get_worker_info() is not None or is_ahead or (current is None and self._epochs.is_running):
             raise ChannelError(
-                "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance",
+                "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance, or has"
+                " failed in the middle of a batch",
                 remedy="take the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that"
                 " workers have read, call set_epoch before state_dict()",
             )

@@ -140,6 +140,30 @@ def test_note_is_added_before_python_3_11(environment: Environment, monkeypatch:
     assert text.endswith("KeyError: 'no label'\n")
 
 
+def test_loop_that_has_failed_does_not_know_its_position(environment: Environment) -> None:
+    """A DataLoader has fetched samples of a batch that its loop has not got."""
+
+    def fails_at_four(sample: dict[str, Any]) -> int:
+        if sample["data"] == b"4":
+            raise ValueError("cannot decode")
+        return number_of(sample)
+
+    dataset = ChannelDataset("files", transform=fails_at_four, environment=environment)
+    loader: DataLoader[Any] = DataLoader(dataset, 3)
+    batches = iter(loader)
+    next(batches)
+    state = dataset.state_dict()
+    with pytest.raises(ValueError, match="cannot decode"):
+        next(batches)
+    with pytest.raises(
+        ChannelError, match=r"failed in the middle of a batch; take the state_dict\(\) of a ThreadLoader"
+    ):
+        dataset.state_dict()
+    dataset.transform = number_of
+    dataset.load_state_dict(state)
+    assert [*dataset] == [*range(3, 30)]
+
+
 def test_transform_may_change_between_loops_and_what_is_read_may_not(environment: Environment) -> None:
     dataset = ChannelDataset("files", seed=3, environment=environment)
     assert repr(dataset) == "ChannelDataset('files', format='text/plain', seed=3, epoch=0)"
