@@ -111,12 +111,12 @@ class ChannelMapDataset(Dataset[Any]):
         """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
         places = [self._place(index) for index in indices]
         if not are_recorded():
-            return self._read(places)
+            return [*self._read(places)]
         used = (os.getpid(), self._channel_work.is_timed)
         if used != self._used:
             self._used, self._meter = used, self._channel_work.meter()
         self._meter.begin()
-        samples = self._read(places)
+        samples = [*self._read(places)]
         self._meter.end(len(samples))
         return samples
 
@@ -124,11 +124,11 @@ class ChannelMapDataset(Dataset[Any]):
         frameworks.check_sent(self._transform)
         return {name: value for name, value in self.__dict__.items() if name not in ("_meter", "_used")}
 
-    def _read(self, places: Sequence[int]) -> list[Any]:
-        samples: list[Any] = []
+    def _read(self, places: Sequence[int]) -> Iterator[Any]:
+        # A generator, so that a StopIteration of the transform is an error, and does not end a DataLoader's loop.
         reader: Any = reader_of(self._channel)
         with closing(reader.open_objects(self._channel, [self._objects[place] for place in places])) as streams:
-            while len(samples) < len(places):
+            for place in places:
                 try:
                     key, stream = next(streams)
                     with closing(stream):
@@ -136,11 +136,10 @@ class ChannelMapDataset(Dataset[Any]):
                 except ChannelError as error:
                     raise in_channel(error, self._channel.name) from error
                 except OSError as error:
-                    key = self.keys[places[len(samples)]]
+                    key = self.keys[place]
                     raise ChannelError(f"cannot be read: {error}", channel=self._channel.name, object=key) from error
-                samples.append(self._transformed(sample))
+                yield self._transformed(sample)
                 del sample
-        return samples
 
     def _place(self, index: SupportsIndex) -> int:
         """The number of a sample, from 0. Raises TypeError or IndexError."""

@@ -94,6 +94,15 @@ def test_oserror_of_a_transform_is_unchanged(environment: Environment) -> None:
         ChannelMapDataset("files", fails, environment=environment)[0]
 
 
+def test_stop_iteration_of_a_transform_does_not_end_the_loop_silently(environment: Environment) -> None:
+    def line_9(sample: dict[str, Any]) -> Any:
+        return next(line for line in sample["data"].splitlines() if line == b"9")
+
+    with pytest.raises(RuntimeError, match="StopIteration") as raised:
+        list(DataLoader(ChannelMapDataset("files", line_9, environment=environment), 2))
+    assert "with the key '0.txt'" in "".join(traceback.format_exception(raised.value))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_stateful_loaders_state_from_an_epochs_end_begins_the_next_epoch(
     environment: Environment, workers: int
