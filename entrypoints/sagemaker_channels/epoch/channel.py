@@ -208,7 +208,12 @@ def known_environment(environment: Environment | None) -> Environment:
     return environment
 
 
-_named = Counter[str]()  # the prefixes
+_named = Counter[str]()  # the prefixes and folders
+
+
+def _times_named(environment: Environment, name: str) -> int:
+    _named[name] += 1
+    return 0 if environment.job_name else _named[name] - 1  # a job's data stay as they are
 
 
 def find_channel(environment: Environment, name: str | os.PathLike[str], **store: str | None) -> Channel:
@@ -229,9 +234,7 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         expect(value is None or (is_prefix and isinstance(value, str)), argument, value, remedy)
     if is_prefix:
         prefix = Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
-        named = 0 if environment.job_name else _named[name]  # a job's data stay as they are
-        _named[name] += 1
-        return replace(prefix, named=named, **store)  # type: ignore[arg-type]
+        return replace(prefix, named=_times_named(environment, name), **store)  # type: ignore[arg-type]
     if name in environment.channels:
         return environment.channels[name]
     check_path("channel", name)
@@ -240,7 +243,8 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         if not mounted.has_folder(folder, name):
             remedy = "name the folder of this file" if folder.exists() else "correct the path"
             raise ChannelError(f"there is no folder {folder}", channel=name, remedy=remedy)
-        return Channel(name, "File", None, "FullyReplicated", "None", folder)
+        named = _times_named(environment, str(folder))
+        return Channel(name, "File", None, "FullyReplicated", "None", folder, named=named)
     near = difflib.get_close_matches(name, environment.channels, 1)
     raise ChannelError(
         f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}",

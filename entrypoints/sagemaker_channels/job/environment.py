@@ -42,7 +42,7 @@ class Channel:
     max_objects: int | None = None  # read only N of the objects, evenly spaced
     region: str | None = None  # of the bucket; None: that of the variables
     endpoint: str | None = None  # the store's URL; None: that of the variables, or AWS
-    named: int = 0  # how often its URI had been named in this process, outside of a job: each time it is listed again
+    named: int = 0  # how often its URI or folder had been named in this process, outside of a job: it is listed again
     # This host's index among those that receive the channel, and their number; None: all do.
     host_shard: tuple[int, int] | None = None
     attribute_names: tuple[str, ...] = ()  # of an augmented manifest's lines, in order, if they are known

@@ -31,10 +31,13 @@ def compare_by(exchange: Exchange) -> None:
 
 
 class Agreement:
-    """How far a listing was compared. Those of other epochs may differ; `epoch` is None for one that holds for the whole job."""
+    """How far a listing was compared. Those of other epochs may differ; `epoch` is None for one that holds for the whole job.
 
-    def __init__(self, name: str, epoch: int | None = None) -> None:
-        self._name, self._epoch, self._start, self._end = name, epoch, 0, FIRST
+    So may those of a prefix or folder that was named again; `named` is the Channel's.
+    """
+
+    def __init__(self, name: str, epoch: int | None, named: int) -> None:
+        self._name, self._epoch, self._named, self._start, self._end = name, epoch, named, 0, FIRST
 
     def check(self, objects: Items[Any], count: int, *, is_complete: bool) -> None:
         """Compare what can be, if `count` objects are listed. Raises ChannelError if another host lists others."""
@@ -46,7 +49,8 @@ class Agreement:
                 "objects": f"{'' if last else 'at least '}{end:,}",
                 "digests": [objects.digest(min(number, end)) for number in range(start + step, end + step, step)],
             }
-            stored = _exchange(f"{self._name} from {start} in epoch {self._epoch or 0}", json.dumps(mine))
+            which = f"{self._name} from {start} in epoch {self._epoch or 0}, {self._named}"
+            stored = _exchange(which, json.dumps(mine))
             theirs = mine if stored is None else json.loads(stored)
             is_other = theirs["host"] != mine["host"]
             if is_other and (differs := _difference(objects, (start, step, end), mine, theirs)):

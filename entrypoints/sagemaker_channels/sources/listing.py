@@ -81,14 +81,17 @@ def version_of(etag: str) -> int:
 class Listing(KeyedItems[Listed]):
     """The objects of a file in the order of their keys, listed if it has none. It pickles as the file's path."""
 
-    def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]], above: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self, path: Path, name: str, pages: Callable[[], Iterable[Page]], above: Sequence[bytes] = (), named: int = 0
+    ) -> None:
         """Read the file, or list. `pages` may list in any order, and an object twice.
 
-        `above` is what may precede the paths in the channel's folder: the first with which all keys begin. Raises ChannelError if
-        the file is another user's, its folder has no room, or the hosts list different objects; and what `pages` raises.
+        `above` is what may precede the paths in the channel's folder: the first with which all keys begin. `named` is the
+        Channel's. Raises ChannelError if the file is another user's, its folder has no room, or the hosts list different objects;
+        and what `pages` raises.
         """
         super().__init__()
-        self._path, self._name, self._pages, self._folders = path, name, pages, above
+        self._path, self._name, self._pages, self._folders, self._named = path, name, pages, above, named
         since = time.monotonic_ns()
         with _locked(path) as file:
             if not _is_complete(file):
@@ -108,10 +111,10 @@ class Listing(KeyedItems[Listed]):
         self._sizes, self._versions, self._ends = columns[:count], columns[count : 2 * count], columns[2 * count :]
         outer = [os.fsencode(self._key(number)) for number in ((0, count - 1) if count else ())]  # The keys are sorted.
         self._above = next((each for each in above if all(key.startswith(each) for key in outer)), b"")
-        Agreement(name).check(self, count, is_complete=True)
+        Agreement(name, None, named).check(self, count, is_complete=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Listing, (self._path, self._name, self._pages, self._folders)
+        return Listing, (self._path, self._name, self._pages, self._folders, self._named)
 
     def __len__(self) -> int:
         return len(self._sizes)

@@ -98,7 +98,8 @@ def objects(channel: Channel, epoch: int | None = None) -> Keys:
     With ShardedByS3Key, a host can have no objects; this is only a warning on stderr. Otherwise the files of all hosts have to be
     the same within an epoch. Reading them raises ChannelError if the directory is missing or, at its end, has no file.
     """
-    return Keys(_paths(channel), None if _is_shard(channel) else Agreement(f"channel {channel.name!r}", epoch).check)
+    agreement = Agreement(f"channel {channel.name!r}", epoch, channel.named)
+    return Keys(_paths(channel), None if _is_shard(channel) else agreement.check)
 
 
 def has_folder(path: Path, channel: str) -> bool:

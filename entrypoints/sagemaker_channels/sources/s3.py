@@ -136,7 +136,8 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
     connector_client.require()
     identity = [*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)]
     above = [os.fsencode(each) for each in _folders(str(channel.s3_uri))]
-    return shared_listing(identity, f"channel {channel.name!r}: {channel.s3_uri}", partial(_pages, channel), above)
+    name = f"channel {channel.name!r}: {channel.s3_uri}"
+    return shared_listing(identity, name, partial(_pages, channel), above, channel.named)
 
 
 def _pages(channel: Channel) -> Iterator[Page]:

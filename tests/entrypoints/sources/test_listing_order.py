@@ -153,6 +153,13 @@ def test_listings_that_differ_between_hosts_are_an_error(
     assert " on algo-1, rank 0, and " + said in str(error.value)
 
 
+@pytest.mark.usefixtures("published")
+def test_prefix_that_is_named_again_may_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared(tmp_path, "algo-1", NAMES, monkeypatch) == len(NAMES)
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-2")
+    assert len(Listing(tmp_path / "again", "s3://bucket/", partial(pages_of, NAMES[1:], []), (), 1)) == len(NAMES) - 1
+
+
 def test_equal_listings_of_hosts_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: dict[str, str]
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from object_channels import fill, on_disk, read
-from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.channel import find_channel, open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
@@ -84,6 +84,21 @@ def test_files_that_differ_between_hosts_are_an_error_unless_each_has_its_own(
         assert len(mounted.objects(on_disk(tmp_path / "one"))) == 3
     with pytest.raises(ChannelError, match=r"'train': the hosts do not list the same objects: 3 .*number 2, 'c' on"):
         len(mounted.objects(on_disk(tmp_path / "two")))
+
+
+@pytest.mark.usefixtures("published")
+def test_folder_that_is_named_again_may_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+    fill(tmp_path, ["data/a"])
+    first = find_channel(load_environment(), tmp_path / "data")
+    assert len(mounted.objects(first)) == 1
+    fill(tmp_path, ["data/b"])
+    again = find_channel(load_environment(), tmp_path / "data")
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-2")
+    assert len(mounted.objects(again)) == 2
+    with pytest.raises(ChannelError, match=r"the hosts do not list the same objects: 1 on algo-1, .* and 2 on algo-2"):
+        len(mounted.objects(first))
 
 
 def samples_of_epochs(folder: Path, epochs: list[int]) -> list[int]:
