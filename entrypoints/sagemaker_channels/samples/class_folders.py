@@ -8,6 +8,7 @@ The class is the first folder of the key, relative to the channel's s3_uri or di
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from sagemaker_channels import contract
@@ -21,27 +22,35 @@ from sagemaker_channels.sources.readers import reader_of
 _NAMED = 'name the classes, if the keys of samples have them, as members of a tar may: classes = {"cat": 0, "dog": 1}'
 
 
-def find_classes(name: str, *, environment: Environment | None = None) -> dict[str, int]:
+def find_classes(
+    name: str | os.PathLike[str],
+    *,
+    region: str | None = None,
+    endpoint: str | None = None,
+    environment: Environment | None = None,
+) -> dict[str, int]:
     """Return the number of each class folder of a channel, from 0, in the order of their names: the same on all ranks.
 
     It lists a channel of the S3 Connector, and only the first level of one that is a folder.
 
     Args:
-        name: The channel.
+        name: The channel's name, an S3 prefix or a folder.
+        region: The region of a channel that is an S3 prefix, if not that of the variables (AWS_REGION).
+        endpoint: The URL of its store, if not that of the variables (AWS_ENDPOINT_URL) or AWS.
         environment: The job; this container's if not given.
 
     Raises:
         ChannelError: The channel cannot be listed (a Pipe), each host has other objects of it (ShardedByS3Key), or an object is not
             in a folder.
     """
-    channel = find_channel(known_environment(environment), name)
+    channel = find_channel(known_environment(environment), name, region=region, endpoint=endpoint)
     reader = reader_of(channel)
     if reader is None:
         reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"
-        raise ChannelError(f"{reason}, or {_NAMED}", channel=name)
+        raise ChannelError(f"{reason}, or {_NAMED}", channel=channel.name)
     if channel.distribution == contract.SHARDED and channel.hosts != 1:
         reason = "with ShardedByS3Key each host has other objects, and may lack a class"
-        raise ChannelError(reason, channel=name, remedy=f"use FullyReplicated, or {_NAMED}")
+        raise ChannelError(reason, channel=channel.name, remedy=f"use FullyReplicated, or {_NAMED}")
     found = set()
     objects = mounted.top_names(channel) if reader is mounted else reader.objects(channel, 0)
     for each in objects:
@@ -50,7 +59,7 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
         if not slash:
             raise ChannelError(
                 f"object {key!r} is not in a class folder",
-                channel=name,
+                channel=channel.name,
                 remedy=f"keep it out of the channel, or {_NAMED}",
             )
         found.add(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,15 @@ def test_labels_are_the_same_in_every_input_mode(tmp_path: Path, mode: str) -> N
     if mode != "S3Connector":
         images: Any = ChannelMapDataset("train", transform=labelled, environment=environment)
         assert dict(images[number] for number in range(len(FILES))) == LABELS
+
+
+@pytest.mark.usefixtures("bucket")
+def test_prefix_and_folder_have_classes_without_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = {"region": "us-east-1", "endpoint": os.environ["AWS_ENDPOINT_URL"]}
+    for name in ("AWS_REGION", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
+    assert find_classes("s3://bucket/images/", **store) == find_classes(tmp_path / "s3/bucket/images") == CLASSES
 
 
 def test_members_of_a_tar_in_a_pipe_have_class_folders(tmp_path: Path) -> None:
