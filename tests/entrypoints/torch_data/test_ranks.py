@@ -71,7 +71,7 @@ def test_rank_that_is_alone_in_its_group_is_a_warning(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     dataset = framework_data.dataset_of(root, "lines")
-    monkeypatch.setattr(ranks, "_stores", {})
+    monkeypatch.setattr(ranks, "stores", {})
     distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         next(iter(dataset))
