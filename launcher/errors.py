@@ -210,6 +210,19 @@ class InputError(RefusedError):
     exit_code = 2
 
 
+def unreadable(
+    path: str | Path, error: OSError, named: str = "", fits: Callable[[Path], bool] = Path.exists
+) -> InputError:
+    """Return the error for a file that cannot be read, with the nearest name that `fits` if it does not exist."""
+    near = did_you_mean_path(path, fits) if isinstance(error, FileNotFoundError) else ""
+    remedy = near or "; correct the path or its permissions"
+    return InputError(f"{path}{named}: cannot be read: {error.strerror}{remedy}")
+
+
+def no_folder(path: str | Path) -> InputError:
+    return InputError(f"{path}: there is no such folder{did_you_mean_path(path, Path.is_dir) or '; correct the path'}")
+
+
 class TrainingFailedError(LaunchError):
     """The training ran and failed."""
 

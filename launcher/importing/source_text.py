@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import InputError, SpecError, did_you_mean_path
+from launcher.errors import InputError, SpecError, unreadable
 from launcher.parsing.tree import read_tree
 from launcher.spec.values import Plain
 
@@ -40,8 +40,7 @@ def text_of(path: str | Path) -> str:
             raise OSError(None, "it has more than 16 MB, which no request and no template has")
         return data.decode("utf-8-sig")
     except OSError as error:
-        near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from launcher.aws.remote_objects import RemoteObjects
 from launcher.aws.session import Account
 from launcher.console import counted
-from launcher.errors import InputError, RefusedError, did_you_mean_path, has_folder
+from launcher.errors import InputError, RefusedError, has_folder, no_folder, unreadable
 from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
 
@@ -31,8 +31,7 @@ def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
     try:
         return Path(place).read_bytes()
     except OSError as error:
-        near = did_you_mean_path(place) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{place}: cannot be read: {error.strerror}{near}") from None
+        raise unreadable(place, error) from None
 
 
 def read_list(place: str, account: Callable[[], Account]) -> Lines:
@@ -142,7 +141,7 @@ def _files(folder: str) -> Iterator[str]:
     from sagemaker_channels.sources.mounted import walk  # imports all readers, which `launch --help` need not wait for
 
     if not has_folder(folder):
-        raise InputError(f"{folder}: there is no such folder{did_you_mean_path(folder, Path.is_dir)}")
+        raise no_folder(folder)
     try:
         yield from map(os.fsdecode, walk(os.fsencode(os.path.realpath(folder))))
     except OSError as error:

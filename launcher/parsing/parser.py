@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher import errors
-from launcher.errors import InputError, Problem, SpecError
+from launcher.errors import Problem, SpecError
 from launcher.parsing.layers import Assignment, is_within, read_bytes, read_layers
 from launcher.parsing.spec_text import MAX_BYTES, is_spec
 from launcher.parsing.team_files import read_team
@@ -53,8 +53,7 @@ def load(
     try:
         data = read_bytes(Path(path))
     except OSError as error:
-        near = errors.did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
+        raise errors.unreadable(path, error, fits=is_spec) from None
     return parse_spec(data, str(path), sets=sets, values=values, environ=environ)
 
 

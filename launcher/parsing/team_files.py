@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from launcher.errors import InputError, Location, Problem, SpecError, SpecPath, did_you_mean, did_you_mean_path
+from launcher.errors import InputError, Location, Problem, SpecError, SpecPath, did_you_mean, unreadable
 from launcher.parsing.environment import resolved
 from launcher.parsing.layers import merge_trees, read_bytes, steps_of, with_value
 from launcher.parsing.tree import Tree, read_tree
@@ -122,20 +122,12 @@ def _check_owner(path: Path) -> None:
     try:
         owners = {path.lstat().st_uid, path.stat().st_uid} - {0, os.geteuid()}
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if owners:
         remedy = f"to use it, set {VARIABLE}={path}; to use none, set {VARIABLE} to an empty text"
         raise InputError(
             f"{path}: belongs to another user (uid {min(owners)}), who could change your jobs by it; {remedy}"
         )
-
-
-def _unreadable(path: Path, error: OSError, source: str = "") -> InputError:
-    near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
-    named = f", which {source} names" if source else ""
-    return InputError(
-        f"{path}{named}: cannot be read: {error.strerror}{near or '; correct the path or its permissions'}"
-    )
 
 
 def _read(path: Path, *, is_named: bool, source: str) -> Tree | None:
@@ -144,10 +136,10 @@ def _read(path: Path, *, is_named: bool, source: str) -> Tree | None:
         tree = read_tree(read_bytes(path), str(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         if is_named:
-            raise _unreadable(path, error, source) from None
+            raise unreadable(path, error, f", which {source} names" if source else "") from None
         return None
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     except SpecError as error:
         if error.problems[0].code == "yaml-empty":
             return None

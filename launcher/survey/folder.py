@@ -15,7 +15,7 @@ from launcher.advice.facts import Inventory, Use
 from launcher.advice.prediction import predict
 from launcher.advice.ways import WAYS
 from launcher.aws.session import Account
-from launcher.errors import InputError, did_you_mean_path, has_folder
+from launcher.errors import InputError, has_folder, no_folder
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.survey.channels import Channel, objects_of
 from launcher.survey.inventory import format_of_name, take_inventory
@@ -65,7 +65,7 @@ class Folder(NamedTuple):
 def look_at_folder(root: Path) -> Folder:
     """Look for the script, its requirements, lists and data; each folder once, also of links to it. Raises InputError."""
     if not has_folder(root):
-        raise InputError(f"{root}: there is no such folder{did_you_mean_path(root, Path.is_dir)}")
+        raise no_folder(root)
     top, links = root.resolve(), list[PurePosixPath]()
     seen, files = {top}, dict[PurePosixPath, list[str]]()
     for folder, names, found in islice(os.walk(root, followlinks=True), _MOST_FOLDERS):

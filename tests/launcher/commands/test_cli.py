@@ -255,7 +255,7 @@ def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
     [
         (
             ["none/x.json", "--dry-run"],
-            "error: none/x.json: cannot be read: No such file or directory; check the path\n",
+            "error: none/x.json: cannot be read: No such file or directory; correct the path or its permissions\n",
         ),
         (["job.yml", "--dry-run"], "job.yml: cannot be read: No such file or directory; did you mean job.yaml?"),
         (["wrnog.json"], "wrnog.json: cannot be read: No such file or directory; did you mean wrong.yaml?"),

@@ -47,6 +47,7 @@ def test_divided_lists_have_unique_rows_and_pass_the_check(lst: Launch) -> None:
     ("words", "message"),
     [
         (["make", "photo"], "there is no such folder; did you mean photos?"),
+        (["make", "zzz"], "zzz: there is no such folder; correct the path"),
         (["make", "photos/cat"], "20 images in no folder"),
         (["make", "photos", "--ending", "webp"], "no images below it, only 32 other files (.jpg 20"),
         (
@@ -56,7 +57,7 @@ def test_divided_lists_have_unique_rows_and_pass_the_check(lst: Launch) -> None:
         (["make", "photos", "--split", "0.8,0.1"], "expected two or three shares with the sum 1"),
         (["make", "photos", "--split", "nan,0.5,0.5"], "expected two or three shares with the sum 1"),
         (["make", "photos", "--by", "class"], "--by works only with --split"),
-        (["check", "no.lst"], "no.lst: cannot be read: No such file"),
+        (["check", "no.lst"], "no.lst: cannot be read: No such file or directory; correct the path or its permissions"),
         (["edit", "s3://b/a.lst", "--map", "x"], "s3://b/a.lst: a list or class file is changed in place"),
         (["edit", "a.lst"], "nothing to do; pass rules by --set or --map, or -o to join the lists"),
         (["edit", "a.lst", "--set", "a=b", "--keep", "last"], "--keep works only with -o"),

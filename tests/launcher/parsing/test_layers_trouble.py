@@ -18,7 +18,7 @@ def test_folders_fifos_and_devices_are_refused(tmp_path: Path) -> None:
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     (tmp_path / "folder.yaml").mkdir()
     for name in ("pipe.yaml", "loop.yaml", "folder.yaml", "nothing.yaml"):
-        with pytest.raises(RefusedError, match=f"{name}: cannot be read: .*; check the path"):
+        with pytest.raises(RefusedError, match=f"{name}: cannot be read: .*; correct the path or its permissions"):
             launcher.load(tmp_path / name)
         (tmp_path / "job.yaml").write_text(f"extends: {name}\n")
         with pytest.raises(SpecError, match=f"job.yaml:1:1: extends: .*{name} cannot be read: "):
