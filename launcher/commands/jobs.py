@@ -203,8 +203,14 @@ def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -
 
     def stop_one(name: str) -> dict[str, str]:
         if is_local(name, local=False, where=where):
-            raise RefusedError(f"{name} is a local run; to stop it, press Ctrl-C in the terminal in which it runs")
-        status, line = stop_job(account, name)
+            from launcher.local.runs import how_to_stop, local_run
+
+            run = local_run(name)
+            if (status := str(run["TrainingJobStatus"])) == "InProgress":
+                raise RefusedError(f"{name} is a local run; to stop it, {how_to_stop(run)}")
+            line = f"{name}: already {status}"
+        else:
+            status, line = stop_job(account, name)
         if not as_json:
             say(line)
         return {"TrainingJobName": name, "TrainingJobStatus": status}

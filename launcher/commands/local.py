@@ -156,14 +156,14 @@ def clean(names: tuple[str, ...], before: datetime | None, keep: int, dry_run: b
     have not ended stay, and so does ./.launch/.warm-pool. Without --yes, it shows their ages and sizes, and asks.
     """
     from launcher.local.leftovers import remove_run
-    from launcher.local.runs import local_run, local_runs
+    from launcher.local.runs import how_to_stop, local_run, local_runs
 
     found = [local_run(name) for name in dict.fromkeys(names)] if names else local_runs()
     found.sort(key=lambda run: run["CreationTime"], reverse=True)
-    running = [each["TrainingJobName"] for each in found if each["TrainingJobStatus"] == "InProgress"]
+    running = [each for each in found if each["TrainingJobStatus"] == "InProgress"]
     if names and running:
-        raise RefusedError(f"{running[0]} has not ended; stop it with Ctrl-C first")
-    ended = [each for each in found if each["TrainingJobName"] not in running][keep:]
+        raise RefusedError(f"{running[0]['TrainingJobName']} has not ended; {how_to_stop(running[0])}")
+    ended = [each for each in found if each not in running][keep:]
     ended = [each for each in ended if before is None or each["CreationTime"] < before]
     if ended and (dry_run or not yes):
         total = _show(ended)

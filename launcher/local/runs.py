@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
@@ -62,6 +62,11 @@ def local_run(name: str) -> dict[str, Any]:
         what = f"there is no local run {name!r} in ./{RUNS_FOLDER}{did_you_mean(name, list(folders))}"
         raise RefusedError(f"{what}; `launch list --local` shows the existing ones")
     return _described(folders[name])
+
+
+def how_to_stop(run: Mapping[str, Any]) -> str:
+    """Return what stops a described run that has not ended; it may be in the background, without a terminal."""
+    return f"press Ctrl-C in its terminal, or `kill {run['Process']}`"
 
 
 def lines_of(name: str, host: str | None = None, *, follow: bool = False) -> Iterator[Line]:

@@ -106,7 +106,9 @@ def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
         wait_for(lambda: log.exists() and "waits" in log.read_text())
         assert [run["TrainingJobStatus"] for run in data("list", "--local")] == ["InProgress"]
         assert "job: InProgress" in called("status", "job", "--local").stdout
-        assert "has not ended" in called("clean", "job", "--yes").stderr
+        how = f"press Ctrl-C in its terminal, or `kill {running.pid}`"
+        assert f"job has not ended; {how}\n" in called("clean", "job", "--yes").stderr
+        assert f"job is a local run; to stop it, {how}\n" in called("stop", "job").stderr
         assert data("clean", "--yes") == []
         done = run(LAUNCHER, [*entered[1:], "ls; echo $SM_HP_GO; env | grep -c ^LAUNCHER_S; exit 7"], cwd=here)
         assert (done.returncode, done.stdout) == (7, f"train.py\n{here}/go\n0\n"), done.stderr
@@ -207,9 +209,7 @@ def test_name_of_a_local_run_alone_shows_it(ended: Path, aws: StandIn, monkeypat
     shown = called("logs", "job", "--follow")
     assert "job is read from ./.launch, since no AWS region is configured\n" in shown.stderr
     assert (shown.returncode, "error" in shown.stderr) == (0, False)
-    refused = called("stop", "job")
-    assert refused.returncode == 3
-    assert "job is a local run; to stop it, press Ctrl-C in the terminal in which it runs" in refused.stderr
+    assert "job: already Completed\n" in called("stop", "job").stderr
 
 
 def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:
