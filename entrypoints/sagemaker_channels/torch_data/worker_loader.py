@@ -48,6 +48,9 @@ class PositionedLoader(DataLoader[Any]):
     def __bool__(self) -> bool:
         return True  # without counting
 
+    def __getstate__(self) -> State:
+        return {**self.__dict__, "_last": None, "_iterator": None}  # A running iteration is not copied.
+
     @property
     def drop_last(self) -> bool:
         """Whether each reader drops its incomplete last batch. Raises ChannelError if accelerate shall skip the first batches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import pickle
@@ -194,6 +195,18 @@ def test_rank_without_an_object_is_named_in_the_log(
         said = capfd.readouterr().err
         assert said.startswith("channel 'one': there are fewer objects than the 4 parts" if rank == 1 else ""), rank
     assert found == [["0-0", "0-1", "0-2"], [], [], []]
+
+
+@pytest.mark.parametrize("name", ["threads", "workers"])
+def test_loader_can_be_copied_and_pickled_in_a_loop(environment: Environment, name: str) -> None:
+    loader = READERS[name](ChannelDataset("files", transform=text_of, seed=1, environment=environment))
+    whole, batches = list(loader), iter(loader)
+    first = next(batches)
+    for again in (copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+        following = list(again)
+        assert following[0] == first, "it starts the epoch again"
+    assert [first, *batches] == following, "and the first one goes on"
+    assert sorted(chain(*whole)) == sorted(chain(*following))
 
 
 def test_threads_are_no_part_of_order_or_state(environment: Environment) -> None:
