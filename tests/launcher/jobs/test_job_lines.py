@@ -71,6 +71,14 @@ def test_each_round_yields_only_new_lines(aws: StandIn) -> None:
     assert new(lines) == []
 
 
+def test_only_lines_younger_than_the_settling_time_are_held(aws: StandIn) -> None:
+    now = int(time.time() * 1000)
+    aws.log("cats-1", ["old", "new"], timestamps=[now - 120_000, now])
+    lines = JobLines(Account(), "cats-1", Selection(), settling=60.0)
+    assert new(lines) == ["old"]
+    assert [line.message for line in lines.remaining()] == ["new"]
+
+
 def test_late_line_is_found_once(aws: StandIn) -> None:
     aws.log("cats-1", ["same"] * 3, timestamps=[50_000] * 3)
     lines = job_so_far()
