@@ -50,6 +50,7 @@ def notes_on(folder: Path, found: Folder, places: Places, others: Sequence[str])
             )
     lists = f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them"
     no_script = f"no training script was found in {folder}: the job runs {READS_ALL}"
+    no_script += "; name yours, by code: {directory: ..., entry_point: ...}"
     left_over = others or [*map(str, found.left_over)]
     remedy = (
         "add a channel for what the script reads" if others else "move files of one split into a folder named for it"

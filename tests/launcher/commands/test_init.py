@@ -236,6 +236,7 @@ def test_linked_data_are_a_channel_and_are_not_sent(pets: Path) -> None:
 def test_class_folders_without_a_script_are_one_channel_of_the_folder(pets: Path) -> None:
     done = launch("init", "images", "--yes")
     assert "no training script was found in images" in done.stderr
+    assert "; name yours, by code: {directory: ..., entry_point: ...}\n" in done.stderr
     assert "launch images/job.yaml --local --channel train=images" in done.stderr
     assert launch("images/job.yaml", "--dry-run", "--strict").returncode == 0
 
