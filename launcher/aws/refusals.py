@@ -149,7 +149,8 @@ def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
         text = "no AWS credentials found; configure them (`aws configure`, `aws sso login`), or set AWS_PROFILE"
         return CredentialsError(text, call="", code="NoCredentials")
     text = one_line(mask.apply(str(error)))
-    return CredentialsError(f"there are no AWS credentials: {text}; {_RENEW}", call="", code="CredentialRetrieval")
+    remedy = f"{_RENEW}, or correct the AWS configuration"
+    return CredentialsError(f"there are no AWS credentials: {text}; {remedy}", call="", code="CredentialRetrieval")
 
 
 def configuration_error(error: Exception, profile: str | None) -> RefusedError:

@@ -178,12 +178,10 @@ class Account:
                 is_other = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
                 s3: Any = {"addressing_style": "path"} if is_other else {}
                 config = Config(connect_timeout=5, read_timeout=30, max_pool_connections=32, retries=retries, s3=s3)
+                self._keys = _keys_of(self._open(), self.mask)
                 try:
                     client = self._open().client(service, region_name=region, config=config)
-                    self._keys = _keys_of(self._open(), self.mask)
                 except (BotoCoreError, ValueError) as error:
-                    if refusals.is_credentials_error(error):
-                        raise no_credentials(error, self.mask) from None
                     reason = one_line(self.mask.apply(str(error)))
                     raise RefusedError(f"{service}: {reason}; check the AWS environment variables") from None
                 if service == "s3":
@@ -274,7 +272,7 @@ def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:
     try:
         credentials = session.get_credentials()
         frozen = credentials.get_frozen_credentials() if credentials else None
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, OSError, ValueError) as error:  # such as a missing file of a token
         raise no_credentials(error, mask) from None
     if frozen is None or not frozen.access_key:
         return None

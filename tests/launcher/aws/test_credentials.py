@@ -116,6 +116,17 @@ def test_unreachable_aws_or_missing_credentials_are_reported_with_their_cause(
     _credential_process(tmp_path, monkeypatch, "echo dead >&2; exit 1")
     with pytest.raises(RefusedError, match=r"there are no AWS credentials: .*dead; renew them"):
         checked(CHANNEL)
+    broken = {
+        "credential_process = /no/such": "No such file or directory: '/no/such'",
+        "credential_process = echo no-json": "Expecting value",
+        "role_arn = arn:aws:iam::123456789012:role/x\nweb_identity_token_file = /no/such": "/no/such",
+    }
+    for settings, reason in broken.items():
+        (tmp_path / "config").write_text(f"[default]\n{settings}\n")
+        with pytest.raises(
+            RefusedError, match=rf"there are no AWS credentials: .*{reason}.*correct the AWS configuration"
+        ):
+            Account().client("s3")
     sso = "[default]\nsso_session = my\nsso_account_id = 123456789012\nsso_role_name = x\n"
     (tmp_path / "config").write_text(
         f"{sso}[sso-session my]\nsso_start_url = https://x.test/\nsso_region = us-east-1\n"
