@@ -2,7 +2,7 @@
 
 A trial's seed (FIRST to LAST - 1) chooses everything but the speed of the machine: the mode of the channel (five channels with the
 MODE `mixed`), ranks, threads or workers, order, the place of the checkpoints, and what is killed when: the launcher, a random
-process of the job (PID 1, a rank, a worker, the tee, the checkpoints' writer, the mount's program), or all by SIGTERM or Ctrl-C.
+process of the job (PID 1, a rank, a worker, the checkpoints' writer, the mount's program), or all by SIGTERM or Ctrl-C.
 At the end the journal, which each checkpoint commits with the position, must have every sample once per epoch. After each life, no
 process, FIFO or mount may be left.
 """
