@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launcher import api
-from launcher.console import Console, counted
+from launcher.console import Console, counted, show_error
 from launcher.cost.estimate import estimate
 from launcher.cost.limit import attempts_of, refuse_above_limit
 from launcher.cost.show import at_most
@@ -186,7 +186,7 @@ def run_there(
                 except LaunchError as error:
                     results[member.name] = error
                     waiting.clear()
-                    console.say(f"{member.name}: {error}; no more jobs are created", "red")
+                    show_error(f"{member.name}: {error}{error.remedy}; no more jobs are created")
             for name in list(running):
                 time.sleep(_PACE_SECONDS)
                 if _has_ended(account, name, running[name], shown, console):

@@ -157,6 +157,7 @@ def test_refusal_ends_the_creation_of_further_jobs(completing: StandIn) -> None:
     done = launch(*SWEEP)
     assert (done.returncode, created(completing)) == (3, NAMES[:1])
     assert done.stdout.count("not created") == 3
+    assert re.search(rf"^error: {NAMES[1]}: .*; no more jobs are created$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("quick_sleep")
