@@ -52,7 +52,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
     """Each host streams all of a FullyReplicated channel, not necessarily in the same order."""
     for entry in draft.entries:
         several = (draft.host_count(entry) or 1) > 1 and draft.built_in is None
-        if several and entry.mode == "Pipe" and not entry.is_sharded:
+        if several and entry.mode == "Pipe" and not (entry.is_sharded or entry.is_file_system):
             remedy = "to read each sample on one host only, use s3_data_distribution_type: ShardedByS3Key"
             yield entry.path("InputMode"), f"streams all the data to every host, maybe in different orders; {remedy}"
 
