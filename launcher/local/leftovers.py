@@ -49,11 +49,19 @@ def mount_below(folder: Path) -> Path | None:
     return next((path for path in folders if path.is_mount()), None)
 
 
+def unlock(folder: Path) -> None:
+    """Make all in a run's folder readable and removable for its owner."""
+    locked = "'(' -type d ! -perm -700 -o -type f ! -perm -400 ')' -exec chmod u+rwX '{}' ';'"
+    command = ["/bin/sh", "-c", f'find "$1" -xdev {locked}', "sh", str(folder)]
+    subprocess.run(command, capture_output=True, check=False)
+
+
 def remove_run(folder: Path, on_warning: Callable[[str], None]) -> None:
     """Remove the folder of a run that has ended; warn if that fails."""
     if (mount := mount_below(folder)) is not None:
         on_warning(f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and try again")
     else:
+        unlock(folder)  # A run that was killed has not done it, and an overlay's own folder has no permissions.
         remove_tree(folder, on_warning)
 
 

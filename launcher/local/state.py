@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.console import Console
+from launcher.local.leftovers import unlock
 from launcher.local.workspace import Host, LocalOptions, entries_of
 from launcher.planning import Plan
 from launcher.request.view import groups_of
@@ -84,6 +84,4 @@ class LocalRun:
     def finish(self) -> None:
         """Make all that the ended hosts wrote readable and removable for this user."""
         self.runner.finish(self.folder)
-        locked = "'(' -type d ! -perm -700 -o -type f ! -perm -400 ')' -exec chmod u+rwX '{}' ';'"
-        command = ["/bin/sh", "-c", f'find "$1" -xdev {locked}', "sh", str(self.folder)]
-        subprocess.run(command, capture_output=True, check=False)
+        unlock(self.folder)

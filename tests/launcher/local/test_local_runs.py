@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from forked import LAUNCHER, Forked, run
+from launcher.local.leftovers import remove_run
 from launching import launch as called
 from local_jobs import command, launch, write_job
 from patience import PATIENCE, wait_for
@@ -60,6 +62,30 @@ def killed(here: Path, name: str) -> None:
     folder.mkdir()
     noted = json.loads((here / ".launch/job/run.json").read_text())
     (folder / "run.json").write_text(json.dumps(noted | {"CreationTime": "2020-02-02T02:02:02+00:00"}))
+
+
+def test_killed_run_is_removed_with_folders_without_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An overlay leaves one. Root may remove it as it is, so this is another user."""
+    (tmp_path / "run/work").mkdir(parents=True)
+    (tmp_path / "run/work").chmod(0)
+    monkeypatch.chdir(tmp_path)
+    if os.geteuid() == 0:
+        for path in (tmp_path, tmp_path / "run", tmp_path / "run/work"):
+            os.chown(path, 65534, 65534)
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            warnings: list[str] = []
+            remove_run(Path("run"), warnings.append)
+            os._exit(len(warnings))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not (tmp_path / "run").exists()
 
 
 def test_ended_and_killed_runs_are_listed_and_shown(ended: Path) -> None:
