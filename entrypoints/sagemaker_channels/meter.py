@@ -91,10 +91,11 @@ class Meter:
                     run = next(count) - 1
         finally:
             _current.meter, self.weight = None, 0
-            self.publish()
+            if not sys.is_finalizing():  # Then modules are missing, such as torch and the log's.
+                self.publish()
             if isinstance(iterator, Generator):
                 iterator.close()
-            if self._finish is not None and not sys.is_finalizing():  # Then modules are missing, such as the log's.
+            if self._finish is not None and not sys.is_finalizing():
                 self._finish()
 
     def _run(self) -> int:

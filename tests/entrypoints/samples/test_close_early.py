@@ -198,8 +198,22 @@ def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
         streams = read_ahead(iter([Source()]), Limits(), "a test")
         next(streams).read(1)
     """
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints")}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = run(program)
     assert done.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr
+
+
+def test_loop_that_is_left_open_until_python_exits_prints_nothing(environment: Environment) -> None:
+    program = f"""
+        from sagemaker_channels import ChannelDataset
+        loop = iter(ChannelDataset({str(environment.channels["lines"].path)!r}))
+        next(loop)
+    """
+    done = run(program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints")}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
