@@ -33,10 +33,11 @@ class PositionedLoader(DataLoader[Any]):
     def _read_by(self, dataset: Any, batch_size: Any, collate_fn: Any, *, drop_last: bool) -> int:
         """Return the batch size. Raises TypeError unless the dataset has readers and states, and `collate_fn` is a function."""
         expect(callable(collate_fn), "collate_fn", collate_fn, "a function of a list of samples, such as list")
-        if not isinstance(dataset, StreamDataset):
+        if not isinstance(dataset, StreamDataset) or type(dataset).__iter__ is not StreamDataset.__iter__:
+            own = " with an __iter__ of its own" if isinstance(dataset, StreamDataset) else ""
             raise TypeError(
-                f"a {type(self).__name__} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}; use torch's"
-                " DataLoader, or a ChannelDataset of the same channel"
+                f"a {type(self).__name__} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}{own}; use"
+                " torch's DataLoader, or a ChannelDataset of the same channel, with a transform and filters"
             )
         self.stream, self._drops_last, self._size = dataset, drop_last, whole_number("batch_size", batch_size, 1)
         return self._size
@@ -145,10 +146,11 @@ class WorkerLoader(PositionedLoader):
 class _Batches(IterableDataset[Any]):
     """What a worker makes: its number, its position and a batch, or an error of ours at the end."""
 
+    dataset: StreamDataset
+    turn: int  # the reader of the first batch
+
     def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *, drops_last: bool) -> None:
-        self.dataset, self._size, self._collate, self._drops_last = dataset, size, collate, drops_last
-        self.state: State | None = None
-        self.turn = 0  # the reader of the first batch
+        self.__dict__.update(dataset=dataset, _size=size, _collate=collate, _drops_last=drops_last, state=None, turn=0)
 
     def __getstate__(self) -> dict[str, Any]:
         frameworks.check_sent(self._collate)
@@ -159,6 +161,13 @@ class _Batches(IterableDataset[Any]):
         if name == "dataset" or name.startswith("__"):  # while it is unpickled; __getstate__, in Python 3.10
             raise AttributeError(name)
         return getattr(self.dataset, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set what is not of this one in the loader's own dataset, such as the transform; a worker_init_fn may do so, too."""
+        if name in self.__dict__:
+            self.__dict__[name] = value
+        else:
+            setattr(self.dataset, name, value)
 
     def __iter__(self) -> Iterator[Any]:
         try:

@@ -322,6 +322,17 @@ def test_dataset_that_threads_cannot_share_is_refused(environment: Environment) 
         ThreadLoader(ChannelMapDataset("files", environment=environment))  # type: ignore[arg-type]
 
 
+class _Doubled(ChannelDataset):
+    def __iter__(self) -> Any:
+        return (2 * text for text in super().__iter__())
+
+
+@pytest.mark.parametrize("loader", [ThreadLoader, WorkerLoader])
+def test_dataset_whose_own_iter_would_not_be_called_is_refused(environment: Environment, loader: Any) -> None:
+    with pytest.raises(TypeError, match=r"not a _Doubled with an __iter__ of its own; use torch's DataLoader, or"):
+        loader(_Doubled("files", transform=text_of, environment=environment))
+
+
 def test_rank_that_has_run_out_stays_in_the_others_epoch(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,20 @@ def test_function_of_a_notebook_is_known_to_forked_workers_and_seen_in_a_map_dat
         next(iter(DataLoader(objects, num_workers=1, multiprocessing_context="spawn")))
 
 
+def sets_transform(_: int) -> None:
+    info: Any = get_worker_info()
+    info.dataset.transform = text_of
+
+
+def test_transform_can_be_set_in_the_loaders_dataset_and_by_a_worker_init_fn(environment: Environment) -> None:
+    dataset = ChannelDataset("lines", environment=environment)
+    loader = WorkerLoader(dataset, 4, collate_fn=as_list, num_workers=1, worker_init_fn=sets_transform)
+    assert len({*texts(loader)}) == 47
+    loader = WorkerLoader(dataset, 4, collate_fn=as_list)
+    loader.dataset.transform = text_of
+    assert len({*texts(loader)}) == 47
+
+
 def test_spawned_workers_make_the_same_batches(environment: Environment) -> None:
     """Each begins by importing torch."""
     whole = list(loader_of(environment, "1"))
