@@ -118,6 +118,7 @@ class MixedDataset(StreamDataset):
     Raises:
         TypeError: `parts` are not ChannelDatasets.
         ValueError: The weights are not one finite number above 0 for each, or the parts' `ranks` differ.
+        ChannelError: A state was loaded into one of the parts.
     """
 
     def __init__(
@@ -138,6 +139,10 @@ class MixedDataset(StreamDataset):
             raise ValueError(f"{len(self._parts)} datasets have the weights {weights}; each needs one")
         if len({part.ranks for part in self._parts}) > 1:
             raise ValueError("the datasets of a mixture have different ranks=; give all the same")
+        if any(part._epochs.is_loaded for part in self._parts):
+            raise ChannelError(
+                "the mixture would not use the state loaded into one of its parts", remedy="load its own"
+            )
         super().__init__([part.recipes[0] for part in self._parts], self._parts[0].ranks)
         self._seed = seed
 

@@ -231,3 +231,14 @@ def test_state_without_weights_is_refused(environment: Environment) -> None:
     again = mixed(environment, 3, 1)
     with pytest.raises(ChannelError, match="restart the epoch"):
         again.load_state_dict({**state, "seed": "0"})
+
+
+def test_state_that_was_loaded_into_a_part_is_refused(environment: Environment) -> None:
+    part = ChannelDataset("a", environment=environment)
+    next(loop := iter(part))
+    part.load_state_dict(part.state_dict())
+    loop.close()
+    with pytest.raises(ChannelError, match="would not use the state loaded into one of its parts; load its own"):
+        MixedDataset([part])
+    list(part)
+    assert len(list(MixedDataset([part]))) == SIZES["a"]
