@@ -237,7 +237,8 @@ def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, do
         job = submit(plan, account, console)
         try:
             stops.release()
-            code = _after_creation(job, account, console, doing)
+            # Python 3.10 can lose what a signal's handler raises in a `try` statement, so the signals are looked for, too.
+            code = _after_creation(job, account, console, doing, stops.release)
         except KeyboardInterrupt:
             code = INTERRUPTED
         stops.held = True
@@ -249,7 +250,13 @@ def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, do
         return code
 
 
-def _after_creation(job: launcher.Submitted, account: Account, console: Console, doing: Submission) -> int:
+def _after_creation(
+    job: launcher.Submitted,
+    account: Account,
+    console: Console,
+    doing: Submission,
+    on_round: Callable[[], None] = lambda: None,
+) -> int:
     """Report that the job exists, and follow it if that is wanted."""
     place = f"{queue}, {job.region}" if (queue := job.queue) else job.region
     done = f"{'queued ' if queue else 'created'}   {job.name} in {place}"
@@ -259,7 +266,7 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     if doing.shows_log or doing.wait:
         from launcher.jobs.follow import View
 
-        view = View(logs=doing.shows_log, continues=not doing.stop_on_exit)
+        view = View(logs=doing.shows_log, continues=not doing.stop_on_exit, on_round=on_round)
         outcome = launcher.follow(job, account=account, console=console, view=view)
         if doing.as_json:
             options.print_json(outcome.as_data())

@@ -43,6 +43,7 @@ class View(NamedTuple):
     plot: Path | None = None  # where the metrics are drawn at the end
     continues: bool = True  # whether the job continues after Ctrl-C; if not, the caller stops it
     settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
+    on_round: Callable[[], None] = lambda: None  # called every second; may raise KeyboardInterrupt
 
 
 def follow(
@@ -135,6 +136,7 @@ class _Following:
 
     def to_the_end(self) -> None:
         while not self._described():
+            self._view.on_round()
             time.sleep(ROUND_SECONDS)
         check_host(self._view.selection.host, self._description)
         self.read = ReadLines(self._description, self._console, self._view.on_line)
@@ -142,6 +144,7 @@ class _Following:
         self._show_status()
         while self.status not in ENDED:
             self._round()
+            self._view.on_round()
             time.sleep(ROUND_SECONDS)
             if time.monotonic() >= described + DESCRIBE_SECONDS:
                 described = time.monotonic()
