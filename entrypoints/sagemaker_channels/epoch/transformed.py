@@ -133,8 +133,7 @@ def add_key_note(error: Exception, key: str | None, channel: str, more: str = ""
     note = f"in the transform of a sample of channel {channel!r}{'' if key is None else f' with the key {key!r}'}{more}"
     if sys.version_info >= (3, 11):
         error.add_note(note)
-    else:  # Python 3.10 has no notes, so the first exception of the chain gets the note as its cause.
-        first: BaseException = error
-        while (earlier := first.__cause__ or (None if first.__suppress_context__ else first.__context__)) is not None:
-            first = earlier
-        first.__cause__ = RuntimeError(note)
+    else:  # Python 3.10 has no notes, so the note is the exception's cause, before what that was.
+        cause = RuntimeError(note)
+        cause.__cause__ = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        error.__cause__ = cause

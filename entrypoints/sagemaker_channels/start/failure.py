@@ -63,7 +63,8 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
         start, exception = found
         if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
             details = "\n".join(lines[start:])
-            noted = [f" ({note})" for note in _SAMPLE.findall(details)[-1:]]
+            # On Python 3.10 the note is the exception's cause, four lines above the traceback.
+            noted = [f" ({note})" for note in _SAMPLE.findall("\n".join(lines[max(0, start - 4) :]))[-1:]]
             return fit_to_limit("".join([lines[exception], *noted]), details)
     details = "\n".join(lines)
     # What sys.exit("text") has printed, perhaps.
