@@ -25,6 +25,7 @@ from launcher.request.view import machine_sets
 
 SETTLING_SECONDS = 5.0
 AGAIN = "trying again until it works"
+PATIENCE_SECONDS = 60.0  # with errors of AWS that may pass, where no job is followed
 _GROUP = "/aws/sagemaker/TrainingJobs"
 PACE = 0.1  # seconds between two calls
 _LATE_MILLISECONDS = 20_000  # how much later than its neighbours a line may become visible and still be found
@@ -204,7 +205,7 @@ def _streams(account: Account, prefix: str, created: int) -> Iterator[str]:
 def lines_so_far(
     account: Account, description: Mapping[str, Any], selection: Selection, warn: Callable[[str], None]
 ) -> Iterator[Line]:
-    """Yield the lines that a described job has written so far, oldest first. Raises AwsError if that cannot pass."""
+    """Yield the lines that a described job has written so far, oldest first. Raises AwsError if that cannot pass, or does not."""
     # A job may write faster than its lines are read, and this would never end.
     until = None if "TrainingEndTime" in description else int(time.time() * 1000) + 1
     selection = selection._replace(created=creation_of(description), until=until)
@@ -214,9 +215,9 @@ def lines_so_far(
             yield from lines.new()
             return
         except AwsError as error:
-            if not error.is_passing:
+            if not error.is_passing or time.monotonic() > lines.last_new + PATIENCE_SECONDS:
                 raise
-            warn(f"{error}; {AGAIN}")
+            warn(f"{error}; trying again")
             time.sleep(1)
 
 

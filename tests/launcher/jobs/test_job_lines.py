@@ -133,6 +133,24 @@ def test_lines_so_far_of_a_running_job_end_now_however_fast_it_writes(aws: Stand
     assert [line.message for line in lines_so_far(Account(), ended, Selection(), print)] == ["now", "later"]
 
 
+@pytest.mark.parametrize(("faults", "patience"), [(15, 60.0), (100, 0.0)])
+def test_lines_so_far_outlast_an_error_that_passes(
+    aws: StandIn, monkeypatch: pytest.MonkeyPatch, faults: int, patience: float
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(job_lines, "PATIENCE_SECONDS", patience)
+    aws.log("cats-1", ["now"])
+    aws.fault("reset", "logs:GetLogEvents", count=faults)
+    warned: list[str] = []
+    lines = lines_so_far(Account(), {"TrainingJobName": "cats-1"}, Selection(), warned.append)
+    if patience:
+        assert [line.message for line in lines] == ["now"]
+        assert {each.rpartition("; ")[2] for each in warned} == {"trying again"}
+    else:
+        with pytest.raises(AwsError, match="GetLogEvents"):
+            list(lines)
+
+
 def test_missing_log_has_no_lines(aws: StandIn) -> None:
     assert so_far(Account()) == []
 
