@@ -23,6 +23,7 @@ from sagemaker_channels import contract
 
 _MOST_FOLDERS = 20_000  # that are looked at
 _MOST_OBJECTS = 10_000  # of a channel
+_MOST_SCRIPTS = 200  # that are read
 _EPOCHS = 10  # by which File and FastFile are compared
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv"}
 _SPLITS = {
@@ -81,7 +82,7 @@ def look_at_folder(root: Path) -> Folder:
                 names.append(each)
                 seen.add(place)
         files[below] = sorted(each for each in found if each[0] != ".")
-    script = _script(files)
+    script = _script(root, files)
     code = script.parent if script else PurePosixPath()
     while "__init__.py" in files[code] and code.parent != code:
         code = code.parent
@@ -89,15 +90,23 @@ def look_at_folder(root: Path) -> Folder:
     code = above[0] if above and script else code
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
-    text = _COMMENT.sub("", (root / script).read_text("utf-8", "replace")) if script else ""
+    text = _program(root / script) if script else ""
     found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(text)]
     reads = {each.lower(): each for each in found if each not in _OF_CODE}
     channels = _channels(files, text, reads)
     return Folder(script, code, requirements, lists, *channels, links, [*reads.values()], "cuda" in text)
 
 
-def _script(files: Files) -> PurePosixPath | None:
-    """Return train.py, the nearest to the top, else one with `train` in its name, else main.py, else the only script."""
+def _program(script: Path) -> str:
+    """Return a script's text without its comments."""
+    return _COMMENT.sub("", script.read_text("utf-8", "replace"))
+
+
+def _script(root: Path, files: Files) -> PurePosixPath | None:
+    """Return train.py, the nearest to the top, else one with `train` in its name, else main.py, else the only script.
+
+    Of several others, return the only one that reads a channel and is a program of its own.
+    """
     found = [
         folder / each
         for folder, names in files.items()
@@ -109,7 +118,11 @@ def _script(files: Files) -> PurePosixPath | None:
         return 0 if path.name == "train.py" else 1 if "train" in path.stem else 2 if path.stem in ("main", "run") else 3
 
     first = min(found, key=lambda path: (rank(path), len(path.parts), path), default=None)
-    return first if first and (rank(first) < 3 or len(found) == 1) else None
+    if first is None or rank(first) < 3 or len(found) == 1:
+        return first
+    texts = ((each, _program(root / each)) for each in found[:_MOST_SCRIPTS])
+    reading = [each for each, text in texts if "__main__" in text and _READ.search(text)]
+    return reading[0] if len(reading) == 1 else None
 
 
 def _channels(

@@ -78,6 +78,14 @@ def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
     assert launch("job.yaml", "--dry-run", "--strict").returncode == 0
 
 
+def test_script_of_another_name_is_the_program_that_reads_a_channel(pets: Path) -> None:
+    files(pets / "more", "fit.py", content=b"if __name__ == '__main__':\n    read(os.environ['SM_CHANNEL_TRAIN'])\n")
+    files(pets / "more", "data.py", content=b"def read(): return ChannelDataset('train')\n")
+    files(pets / "more", "plot.py", content=b"if __name__ == '__main__':\n    plot()  # SM_CHANNEL_TRAIN\n")
+    done = launch("init", "more", "--yes", "--json", "--dry-run")
+    assert yaml.safe_load(json.loads(done.stdout)["text"])["code"]["entry_point"] == "fit.py"
+
+
 @pytest.mark.parametrize(
     ("names", "channels"),
     [
