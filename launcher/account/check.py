@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -86,9 +86,6 @@ class Subject:
     has_asked: bool = False  # whether the check needed the account
     has_answer: bool = False  # whether AWS answered any question of the check
     refusal: AwsError | None = None  # of the last question of `try_to_ask` that has no answer
-
-    def for_one_check(self) -> Subject:
-        return replace(self, notes=[], not_asked=[])
 
     @property
     def account(self) -> Account:

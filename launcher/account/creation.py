@@ -11,11 +11,9 @@ use up, CreateTrainingJob itself refuses at once and at no cost.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from launcher.account.check import Subject
@@ -28,9 +26,9 @@ from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import Draft, machine_sets
 from launcher.spec.names import place_of_name
 from launcher.spec.own_keys import Queue
+from launcher.tables import read_data
 
 USES = ("training job usage", "spot training job usage", "training warm pool usage")
-_TABLE = Path(__file__).parents[1] / "data" / "quota_codes.json"
 # Quotas of training jobs whatever their type.
 _OF_JOBS = {
     "Longest run time for a training job": "L-33A961FD",
@@ -238,10 +236,9 @@ def quotas(subject: Subject, path: SpecPath, wanted: Wanted) -> Iterator[Problem
 
 @cache
 def codes() -> dict[str, str]:
-    table = json.loads(_TABLE.read_text(encoding="utf-8"))["codes"]
     return _OF_JOBS | {
         f"{instance_type} for {use}": f"L-{code}"
-        for instance_type, known in table.items()
+        for instance_type, known in read_data("quota_codes")["codes"].items()
         for use, code in zip(USES, known, strict=True)
         if code is not None
     }

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from launcher.account import CHECKS
@@ -158,7 +158,7 @@ def check_account(
     expect_owners(plan, account)
     began = time.monotonic()
     subject = subject_of(plan, account, full=deadline is None)
-    runs = [_Run(check, subject.for_one_check()) for check in checks]
+    runs = [_Run(check, replace(subject, notes=[], not_asked=[])) for check in checks]
     _wait(runs, account, deadline, console)
     _refuse_if_none_answered(account, runs)
     ignored = {*(plan.spec.ignore or ()), *ignore}

@@ -40,9 +40,11 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
         console.say(f"code      unchanged, at {plan.code_uri}")
         return
     total = sum(len(contents[name]) for name in missing)
+    key = plan.request.get("OutputDataConfig", {}).get("KmsKeyId")  # that of the outputs
+    encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
     with console.progress("uploading the code", total=total) as advance:
         for name in missing:
-            about = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[name], **_encryption(plan)}
+            about = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[name], **encryption}
             put = partial(account.call, "s3", "put_object", Bucket=place.bucket, Key=place.key + name, **about)
             try:  # one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for
                 start(partial(put, Body=contents[name])).result()
@@ -61,12 +63,6 @@ def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
             return False
         raise _upload_refusal(error, bucket, account) from None
     return bool(head.get("ChecksumSHA256") == sha256)
-
-
-def _encryption(plan: Plan) -> dict[str, str]:
-    """Encrypt the code with the key of the outputs, if there is one."""
-    key = plan.request.get("OutputDataConfig", {}).get("KmsKeyId")
-    return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
 
 
 def _upload_refusal(error: AwsError, bucket: str, account: Account) -> Exception:

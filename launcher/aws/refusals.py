@@ -126,7 +126,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
         text = one_line(mask.apply(str(error)))
         raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None
     except BotoCoreError as error:
-        if is_credentials_error(error):
+        if any(kind.__name__ in _OF_CREDENTIALS for kind in type(error).__mro__):
             raise no_credentials(error, mask) from None
         what = one_line(mask.apply(str(error)))
         what += f"; {REMEDY}" if isinstance(error, ConnectionError | HTTPClientError) else ""
@@ -138,10 +138,6 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
 def foreign(call: str) -> AwsError:
     """Return the error for an answer that is not from the service."""
     return AwsError(f"{call}: {_FOREIGN}", call=call)
-
-
-def is_credentials_error(error: Exception) -> bool:
-    return any(kind.__name__ in _OF_CREDENTIALS for kind in type(error).__mro__)
 
 
 def no_credentials(error: Exception, mask: Mask) -> CredentialsError:

@@ -86,7 +86,9 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
     job, reason = _Job(description), str(description.get("FailureReason") or "")
     secondary = str(description.get("SecondaryStatus") or "")
     lines = [line._replace(message=searchable(line.message)) for line in last_lines]
-    shown = last_of_each_host([line for line in lines if not tracebacks.is_benign(line.message)], _SEARCHED_CHARACTERS)
+    shown = last_of_each_host(
+        [line for line in lines if not tracebacks.BENIGN.search(line.message)], _SEARCHED_CHARACTERS
+    )
     errors = [line for line in shown if not tracebacks.is_warning(line.message)]
     in_reason = tracebacks.raised_in_reason(reason)
     exit_code = _EXIT.search(reason)

@@ -51,7 +51,7 @@ _WARNING = re.compile(
     r"\b(WARN(ING)?|INFO|DEBUG)\b|Warning\b|^\s*[WI]\d{4} \d\d:|(?i:\bretry(ing)?\b|\bretried\b|\battempt \d)"
 )
 # In the log of every successful job on such instances (aws/deep-learning-containers#3964; NCCL's own notices).
-_BENIGN = re.compile(
+BENIGN = re.compile(
     r"dmi/id/product_name|libnccl-(net|tuner|profiler)\S*\.so|Failed to open libib\w+|Only EFA provider is supported"
     r"|No device found|Failed to find nccl\w+ symbol|Sending process \d+ closing signal"
     r"|^(\[rank\d+\]: ?)?frame #\d+: "  # of C++, below an error
@@ -144,8 +144,3 @@ def raised_in_reason(reason: str) -> list[Raised]:
 def is_warning(line: str) -> bool:
     """Return whether a line is a warning or information."""
     return bool(_WARNING.search(line))
-
-
-def is_benign(line: str) -> bool:
-    """Return whether a line, or one like it, is in every successful job's log, or shows no cause."""
-    return bool(_BENIGN.search(line))

@@ -68,7 +68,7 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
     wrong = []
     for line in (line for lines in lists.values() for line in lines.values()):
         if (classes := as_classes(line.labels, width)) is None:
-            wrong.append(f"{line.path} {' '.join(f'{label:g}' for label in line.labels)}")
+            wrong.append(as_text(line))
         else:
             used.update(classes)
     found.append((f"labels are not {IN_WORDS}", wrong))
@@ -78,6 +78,10 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
     unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
     found.append((f"classes have no name in {file}", unnamed))
     return [problem for problem in found if problem[1]]
+
+
+def as_text(line: Line) -> str:
+    return f"{line.path} {' '.join(f'{label:g}' for label in line.labels)}"
 
 
 def _leads_out(path: str) -> bool:

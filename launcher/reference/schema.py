@@ -35,7 +35,11 @@ def schema() -> dict[str, Any]:
         _describe(definitions[each.__name__], each)
     for definition in definitions.values():
         inner = definition["properties"]
-        inner.update({key: _or_null(field) for key, field in inner.items() if "default" in field})
+        inner.update(
+            (key, field if "anyOf" in field else _with_option(field, {"type": "null"}))
+            for key, field in inner.items()
+            if "default" in field  # which null gives it, as in the parser
+        )
     for kind in KINDS.values():
         for key in kind.model_fields:
             _add_key(definitions[kind.__name__]["properties"], key, "Channel", kind.place(key), definitions)
@@ -110,11 +114,6 @@ def _add_key(
     about |= {name: value for name, value in properties.get(key, {}).items() if name in ("description", "default")}
     made = of_shape(name, definitions, keys=True, member=place[-1])
     properties[key] = {"anyOf": [made, {"type": "null"}], **about}
-
-
-def _or_null(field: dict[str, Any]) -> dict[str, Any]:
-    """Return a field that also allows null, which gives it its default, as in the parser."""
-    return field if "anyOf" in field else _with_option(field, {"type": "null"})
 
 
 def _with_option(field: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import date
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.request.image_uris import is_of_aws
+from launcher.tables import read_data
 
-_TABLE = Path(__file__).parents[1] / "data" / "image_support.json"
 _OLDER = "older"  # than all versions of the table
 
 
@@ -49,7 +46,6 @@ def versions_of_framework(name: str) -> list[Support]:
     return [Support(name, each, date.fromisoformat(end), entry["python"].get(each)) for each, end in ends.items()]
 
 
-@cache
 def _frameworks() -> dict[str, Any]:
-    frameworks: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))["frameworks"]
+    frameworks: dict[str, Any] = read_data("image_support")["frameworks"]
     return frameworks

@@ -11,22 +11,20 @@ version. JumpStart's algorithms (LightGBM, ...) are not built-in algorithms in t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.errors import did_you_mean
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.spec.aws_model import shown
+from launcher.tables import read_data
 
 WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_version")  # the keys of `wanted`
 
 _Build = dict[str, Any]  # {registries: index, images: {processor or family: repository:tag}, py_version?, base_...?}
 
-_TABLE = Path(__file__).parents[1] / "data" / "images.json"
 _DOMAINS = {  # botocore's partitions.json
     "cn-": "amazonaws.com.cn",
     "eusc-": "amazonaws.eu",
@@ -126,9 +124,8 @@ def is_of_aws(image: str) -> bool:
     return match is not None and any(match[1] in accounts.values() for accounts in image_table()["registries"])
 
 
-@cache
 def image_table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_data("images")
     return table
 
 

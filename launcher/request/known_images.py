@@ -5,13 +5,12 @@ The repositories and tags are those of launcher/data/images.json, and the region
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 from launcher.request.image_uris import image_table, images
+from launcher.spec.aws_model import botocore_data
 
 _PROCESSOR = r"-(cpu|gpu|cu\d+)(?=-|$)"
 _PYTHON = r"-(py\d+)(?=-|$)"
@@ -20,12 +19,9 @@ _NEWER = 5  # minor versions that may have been published after the table was ma
 
 @cache
 def known_regions() -> tuple[str, ...]:
-    """Return the regions of all partitions; empty if botocore is missing."""
-    package = importlib.util.find_spec("botocore")
-    if package is None or not package.submodule_search_locations:
-        return ()
-    content = Path(package.submodule_search_locations[0], "data", "partitions.json").read_text(encoding="utf-8")
-    found = {region for partition in json.loads(content)["partitions"] for region in partition["regions"]}
+    """Return the regions of all partitions."""
+    partitions = json.loads(botocore_data("partitions.json"))["partitions"]
+    found = {region for partition in partitions for region in partition["regions"]}
     found.update(*image_table()["registries"])  # botocore may be older than the table
     return tuple(sorted(region for region in found if not region.endswith("-global")))
 

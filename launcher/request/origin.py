@@ -11,22 +11,20 @@ from launcher.spec.structures import OF_NO_MEMBERS, members
 _VERBATIM = ("request", "hyperparameters", "environment")  # the names below these are AWS's or the user's own
 
 
-def _of_keys() -> dict[SpecPath, SpecPath]:
-    return {place: (key,) for key, place in members().items()}
-
-
 @dataclass(frozen=True)
 class Origin:
     """The places of a spec that a request was made from. `build_request` makes it."""
 
-    written: dict[SpecPath, SpecPath] = field(default_factory=_of_keys)
+    written: dict[SpecPath, SpecPath] = field(
+        default_factory=lambda: {place: (key,) for key, place in members().items()}
+    )
     """Members of the request, each with its place in the spec. What is below a member is below its place, by its key."""
     replaced: dict[SpecPath, SpecPath] = field(default_factory=dict)
     """Places in the spec whose members `request:` sets or deletes, each with the place below it."""
 
     def place(self, path: SpecPath) -> SpecPath:
         """Return where a member is written, or would be if it is missing; for a key of the spec, itself or what replaces it."""
-        if is_of_spec(path):
+        if path and str(path[0])[:1].islower():  # a key of the spec: a member begins with a capital
             places = map(self.place_of_member, self.set_by(path))
             return next((place for place in places if place[0] == "request"), path)
         return self.place_of_member(path)
@@ -59,11 +57,6 @@ class Origin:
         for below in [each for each in self.written if each[: len(member)] == member]:
             self.replaced[self.written.pop(below)] = place
         self.written[member] = place
-
-
-def is_of_spec(path: SpecPath) -> bool:
-    """Return whether a path is a place of the spec; a member of the request begins with a capital."""
-    return bool(path) and str(path[0])[:1].islower()
 
 
 def _member(part: str | int) -> str | int:

@@ -37,14 +37,18 @@ _JAVA_CLASSES = {
 }
 
 
-@cache
-def shapes() -> Mapping[str, Any]:
-    """Return the service model's shapes by name. Raises ImportError if botocore is missing."""
+def botocore_data(name: str) -> bytes:
+    """Return a file of botocore's data. Raises ImportError if botocore is missing."""
     package = importlib.util.find_spec("botocore")
     if package is None or not package.submodule_search_locations:
         raise ImportError("botocore is missing: pip install boto3")
-    file = Path(package.submodule_search_locations[0], "data", _SERVICE)
-    found: dict[str, Any] = json.loads(zlib.decompress(file.read_bytes(), wbits=31))["shapes"]
+    return Path(package.submodule_search_locations[0], "data", name).read_bytes()
+
+
+@cache
+def shapes() -> Mapping[str, Any]:
+    """Return the service model's shapes by name. Raises ImportError if botocore is missing."""
+    found: dict[str, Any] = json.loads(zlib.decompress(botocore_data(_SERVICE), wbits=31))["shapes"]
     return found
 
 

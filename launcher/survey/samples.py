@@ -171,14 +171,12 @@ def described(name: str, value: Any, mask: Mask) -> dict[str, Any]:
         return about | _image(value)
     if about["type"] == "unknown":
         text = value[:_HEAD].decode("utf-8", "ignore")
-        is_text = len(text.encode()) >= min(len(value), _HEAD) - 3 and all(map(_is_readable, text))
+        is_text = len(text.encode()) >= min(len(value), _HEAD) - 3 and all(
+            each.isprintable() or each.isspace() for each in text
+        )
         about["type"] = "text" if is_text else "bytes"
         about |= {"text": mask.apply(text)[:_SHOWN]} if is_text else {}
     return about
-
-
-def _is_readable(character: str) -> bool:
-    return character.isprintable() or character.isspace()
 
 
 def _image(data: bytes) -> dict[str, Any]:

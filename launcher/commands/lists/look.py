@@ -163,7 +163,7 @@ def diff(a: str, b: str, tool: Tool) -> None:
         return
     marks = {"added": "+ green", "removed": "- red", "relabelled": "~ yellow"}
     for kind, (mark, colour) in ((kind, text.split()) for kind, text in marks.items()):
-        shown = [" -> ".join(_as_text(line) for line in pair if line) for pair in changes[kind]]
+        shown = [" -> ".join(comparing.as_text(line) for line in pair if line) for pair in changes[kind]]
         show_examples([f"{mark} {text}" for text in shown], colour)
     show_classes(classes)
     before, after = (counted(len(lines), "line") for lines in (old, new))
@@ -174,7 +174,3 @@ def _as_data(old: Line | None, new: Line | None) -> dict[str, Any]:
     """Return the line for programs; of a changed one, also what it was."""
     before, after = ({"path": x.path, "labels": x.labels, "index": x.index} if x else {} for x in (old, new))
     return (after or before) | {f"old_{key}": value for key, value in before.items() if value != after.get(key, value)}
-
-
-def _as_text(line: Line) -> str:
-    return f"{line.path} {' '.join(f'{label:g}' for label in line.labels)}"
