@@ -22,6 +22,7 @@ from launcher.local.state import LocalRun
 from launcher.local.workspace import BindMount, Host
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
+from sagemaker_channels.formats.writing import replacing
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 _SECONDS = 1.0  # between two passes while the job runs
@@ -103,12 +104,9 @@ class Checkpoints:
     def _store_file(self, own: Path, known: _Stamps, name: str, stamp: tuple[int, int]) -> None:
         if known.get(name) != stamp:
             unfinished, target = self._run.folder / "unfinished", self._stored / name
-            try:
+            with replacing(target, unfinished):
                 shutil.copy2(own / name, unfinished)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                unfinished.replace(target)
-            finally:
-                unfinished.unlink(missing_ok=True)
             known[name] = stamp
 
     def _remove(self, name: str) -> None:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.writing import SampleError, refusal, size_of
+from sagemaker_channels.formats.writing import SampleError, refusal, replacing, size_of
 from sagemaker_channels.sample import Sample
 
 SHARD_BYTES = 128 << 20
@@ -86,14 +86,8 @@ def write_shard(samples: Iterator[Sample], shard: Path, format: str, shard_bytes
     write = writer_of(format).write
     assert write is not None
     part = shard.with_name(shard.name + ".part")
-    try:
-        with part.open("wb") as stream:
-            count = write(stream, _portion(samples, stream, shard_bytes))
-        part.replace(shard)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    return count
+    with replacing(shard, part), part.open("wb") as stream:
+        return write(stream, _portion(samples, stream, shard_bytes))
 
 
 def _portion(samples: Iterator[Sample], stream: BinaryIO, shard_bytes: int) -> Iterator[Sample]:

@@ -1,14 +1,29 @@
-"""What all writers share: the loop over samples, and the errors of samples that a format cannot hold.
+"""What all writers share: the loop over samples, the errors of samples that a format cannot hold, and files that appear whole.
 
 What would be lost, or not read back the same, is refused when it is written, where the author of the samples sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+import os
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagemaker_channels.sample import DATA, KEY, Sample
+
+
+@contextmanager
+def replacing(file: str | Path, part: str | Path) -> Iterator[None]:
+    """Replace a file by `part`, which is written meanwhile; after an error, remove that."""
+    try:
+        yield
+        os.replace(part, file)  # noqa: PTH105 (Path costs 5 us each)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)  # noqa: PTH108
+        raise
 
 
 class SampleError(ValueError):

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagemaker_channels.errors import ChannelError, no_room
+from sagemaker_channels.formats.writing import replacing
 from sagemaker_channels.job.process_identity import file_name_of, rank_variable, remove_leftovers
 from sagemaker_channels.sources.agreement import Agreement
 from sagemaker_channels.sources.items import KeyedItems
@@ -235,12 +236,10 @@ def shared_listing(identity: Sequence[str | None], name: str, *of: Any) -> Listi
     if len(listing) >= FAR:
         part = kept.with_name(f"{kept.name}.{os.getpid()}")
         try:
-            shutil.copyfile(path, part)
-            part.replace(kept)
+            with replacing(kept, part):
+                shutil.copyfile(path, part)
         except OSError as error:
             warn(f"{name}: its listing is not kept for restarts: {error}")
-            with suppress(OSError):
-                part.unlink()
     return listing
 
 

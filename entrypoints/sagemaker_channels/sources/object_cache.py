@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from io import BytesIO, FileIO
 from itertools import groupby
 from pathlib import Path
@@ -30,6 +30,7 @@ from typing import Any
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats.writing import replacing
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import file_name_of, remove_leftovers
 from sagemaker_channels.sample import ByteStream
@@ -121,16 +122,10 @@ class ObjectCache:
         try:
             first = stream.read(_AT_ONCE)
             part = f"{self._parts}/{file_name_of(os.getpid())}-{threading.get_ident()}-{Path(place).name}"
-            try:
-                with open(part, "xb") as file:  # noqa: PTH123 (names are plain strings here)
-                    file.write(first)
-                    shutil.copyfileobj(stream, file, _AT_ONCE)
-                    size = file.tell()
-                os.replace(part, place)  # noqa: PTH105
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(part)  # noqa: PTH108
-                raise
+            with replacing(place, part), open(part, "xb") as file:  # noqa: PTH123 (names are plain strings here)
+                file.write(first)
+                shutil.copyfileobj(stream, file, _AT_ONCE)
+                size = file.tell()
             stream.close()
             return BytesIO(first) if size == len(first) else FileIO(place)
         except OSError as error:

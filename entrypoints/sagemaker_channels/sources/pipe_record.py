@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats.writing import replacing
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import ended_ranks, is_running, owner_process, rank_variable, start_time
 
@@ -56,14 +57,10 @@ def store(channel: Channel, **members: Any) -> None:
     record = {**load(channel), **members}
     for path in _paths(channel):
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-        try:
+        # Without a record an epoch is the FIFO that exists: the same one if epochs are read in order.
+        with suppress(OSError), replacing(path, unfinished):
             unfinished.write_text(json.dumps(record))
-            unfinished.replace(path)
             return
-        except OSError:
-            # Without a record an epoch is the FIFO that exists: the same one if epochs are read in order.
-            with suppress(OSError):
-                unfinished.unlink()
 
 
 def _paths(channel: Channel) -> Iterator[Path]:
