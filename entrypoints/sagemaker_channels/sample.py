@@ -23,15 +23,12 @@ class ByteStream(Protocol):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return between 1 and `size` available bytes, or all remaining ones if `size` is -1; none only at the end."""
-        ...
 
     def readinto(self, buffer: memoryview, /) -> int:
         """Read available bytes into the buffer and return their number, which is 0 only at the end."""
-        ...
 
     def close(self) -> None:
         """Close the stream, at any position."""
-        ...
 
 
 def sample_of(data: bytes, key: str | None) -> Sample:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats import lines
-from sagemaker_channels.formats.cursor import Cursor, Seekable
+from sagemaker_channels.formats.cursor import Cursor, is_seekable
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, MAX_TEXT_BYTES, max_sample_bytes, too_large
 from sagemaker_channels.formats.writing import write_each
@@ -147,7 +147,7 @@ def _row(sample: Sample) -> list[Any]:
 class _Lines:
     """The lines of a stream as texts, with their line feeds; `offset` is that of the next one."""
 
-    def __init__(self, stream: ByteStream, key: str | None) -> None:
+    def __init__(self, stream: Any, key: str | None) -> None:
         self._stream, self._key = stream, key
         self.row = 0  # the offset of the row that the next line belongs to
         self.undecodable = ""  # why the row cannot be decoded
@@ -179,7 +179,7 @@ class _Lines:
         """Skip to byte `start`: by seeking if the stream can, else by reading."""
         if start <= self.offset:
             return
-        if isinstance(self._stream, Seekable) and self._stream.seekable():
+        if is_seekable(self._stream):
             self._stream.seek(0)
             self._begin(start)
         while self.offset < start:

@@ -10,11 +10,11 @@ compute with it: tar and TFRecord, for example, use negative numbers for a posit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.formats.window import CHUNK
-from sagemaker_channels.sample import ByteStream, Sample
+from sagemaker_channels.sample import Sample
 
 OTHER: Sample = {}  # in place of a sample that is not needed
 
@@ -50,16 +50,11 @@ class Cursor:
             del error  # Its traceback may have this frame: that circle would keep a failed loop's dataset.
 
 
-@runtime_checkable
-class Seekable(Protocol):
-    """A stream with `seek`, if `seekable` returns True."""
-
-    def seekable(self) -> bool: ...
-
-    def seek(self, offset: int, /) -> int: ...
+def is_seekable(stream: Any) -> bool:
+    return hasattr(stream, "seekable") and bool(stream.seekable())
 
 
-def go_to(stream: ByteStream, start: int, key: str | None) -> None:
+def go_to(stream: Any, start: int, key: str | None) -> None:
     """Skip the first `start` bytes of a stream at its beginning: by seeking if it can, else by reading.
 
     Raises CorruptError if the stream is shorter, so it is not the one that the position belongs to.
@@ -67,7 +62,7 @@ def go_to(stream: ByteStream, start: int, key: str | None) -> None:
     if start <= 0:
         return
     missing = start
-    if isinstance(stream, Seekable) and stream.seekable():
+    if is_seekable(stream):
         # Seeking beyond a file's end is not an error, so the last of these bytes is read.
         stream.seek(start - 1)
         missing = 1

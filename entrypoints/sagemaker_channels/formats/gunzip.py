@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from io import BytesIO
 
-from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.errors import corrupt
 from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.window import CHUNK
 from sagemaker_channels.sample import ByteStream
@@ -41,16 +41,12 @@ def _contents(stream: ByteStream, key: str | None) -> Iterator[bytes]:
             if not data and not content:
                 raise zlib.error("it ends inside a member")
         except zlib.error as error:
-            raise _damaged(key, offset, error) from None
+            raise corrupt(key, offset, f"the gzip stream is damaged or cut: {error}") from None
         inside, rest = not member.eof, member.unconsumed_tail
         if member.eof:
             rest, member = member.unused_data, zlib.decompressobj(_WITH_HEADER)
         if content:
             yield content
-
-
-def _damaged(key: str | None, offset: int, error: zlib.error) -> CorruptError:
-    return corrupt(key, offset, f"the gzip stream is damaged or cut: {error}")
 
 
 class Gunzip:

@@ -12,6 +12,7 @@ import io
 from typing import Any
 
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats.cursor import is_seekable
 from sagemaker_channels.sample import ByteStream
 
 _IN_MEMORY = 32 << 20  # bytes: the largest object to read in one go
@@ -22,7 +23,7 @@ class SeekableFile(io.RawIOBase):
 
     def __init__(self, stream: ByteStream, key: str | None, *, at_once: bool = True) -> None:
         source: Any = stream
-        if not (hasattr(source, "seekable") and source.seekable()):
+        if not is_seekable(source):
             raise ChannelError("its format is read from the end, and this stream cannot seek", object=key)
         source.seek(0, io.SEEK_END)
         self.size: int = source.tell()  # Seeking to the end has fetched nothing yet.

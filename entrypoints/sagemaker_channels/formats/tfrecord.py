@@ -88,9 +88,9 @@ def _take(window: Window, key: str | None, *, skips: bool) -> tuple[bytes, int] 
         return None
     if len(header) < 12:
         raise _corrupt(key, offset, f"the stream ends {12 - len(header)} bytes before the end of a record's header")
-    if not _is_header(header):
+    length, checksum = _HEADER.unpack(header)
+    if masked(crc32c_function()(header[:8])) != checksum:
         raise _corrupt(key, offset, "the checksum of the length is wrong")
-    length: int = _HEADER.unpack(header)[0]
     if length > CHUNK and length > (most := max_sample_bytes()):
         raise too_large(key, offset, f"a record of {length:,} bytes", most)
     payload = b"" if skips else window.take(length)
@@ -114,16 +114,13 @@ def masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _is_header(header: bytes | memoryview) -> bool:
-    return len(header) == 12 and masked(crc32c_function()(header[:8])) == _HEADER.unpack(header)[1]
-
-
 def _begins(head: bytes) -> bool:
     """Return whether a record begins here, also without the package: the launcher asks about the objects of a prefix."""
     try:
-        return _is_header(head[:12])
+        crc = crc32c_function()(head[:8])
     except ImportError:
-        return len(head) >= 12 and masked(_of_few_bytes(head[:8])) == _HEADER.unpack_from(head)[1]
+        crc = _of_few_bytes(head[:8])
+    return len(head) >= 12 and masked(crc) == _HEADER.unpack_from(head)[1]
 
 
 def _of_few_bytes(data: bytes) -> int:
