@@ -16,7 +16,7 @@ from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Channel, Environment, load_environment
 from sagemaker_channels.sources.pace import pace_of
-from sagemaker_channels.sources.s3 import numbers_of
+from sagemaker_channels.sources.s3 import numbers
 from served_bucket import served_bucket
 
 RESET = 0  # in place of a status: the connection is cut
@@ -79,7 +79,7 @@ def _fault(status: int) -> Response:
 def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Serves the bucket `bucket` for this process and its children."""
     pace_of.cache_clear()  # so that requests of short tests are not repeated, and can be counted
-    numbers_of.cache_clear()
+    numbers.clear()
     found = Store(root / "s3" / "bucket")
     with served_bucket(root, monkeypatch, found.around):
         yield found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -34,9 +34,6 @@ class Steps:
     def __post_init__(self) -> None:
         for name, function in (("transform", self.transform), *(("filter", each) for each in self.filters)):
             expect(function is None or callable(function), name, function, "a function of a sample")
-
-    def filtered(self, function: Callable[[Sample], Any]) -> Steps:
-        return replace(self, filters=(*self.filters, function))
 
     @property
     def are_several(self) -> bool:

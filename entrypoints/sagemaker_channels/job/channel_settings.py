@@ -16,12 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sagemaker_channels.contract import (
-    ATTRIBUTE_NAMES_VARIABLE,
-    BUCKET_OWNERS_VARIABLE,
-    CHANNEL_GROUPS_VARIABLE,
-    SHUFFLED_CHANNELS_VARIABLE,
-)
+from sagemaker_channels import contract
 from sagemaker_channels.errors import ConfigError
 
 T = TypeVar("T")
@@ -29,19 +24,19 @@ T = TypeVar("T")
 
 def attribute_names(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the attributes of each augmented manifest's channel, in the order in which they are sent. Raises ConfigError."""
-    return _read(
-        environ, ATTRIBUTE_NAMES_VARIABLE, lambda value: {name: _names(names) for name, names in value.items()}
-    )
+    return _read(environ, contract.ATTRIBUTE_NAMES_VARIABLE, _names_by_channel)
 
 
 def shuffled_channels(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the Pipes whose order is another in each job. Raises ConfigError."""
-    return _read(environ, SHUFFLED_CHANNELS_VARIABLE, lambda value: _names(list(value)))
+    return _read(environ, contract.SHUFFLED_CHANNELS_VARIABLE, lambda value: _names(list(value)))
 
 
 def bucket_owners(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the accounts that buckets must belong to. Raises ConfigError."""
-    return _read(environ, BUCKET_OWNERS_VARIABLE, lambda value: {name: str(owner) for name, owner in value.items()})
+    return _read(
+        environ, contract.BUCKET_OWNERS_VARIABLE, lambda value: {name: str(owner) for name, owner in value.items()}
+    )
 
 
 def host_shards(
@@ -52,9 +47,7 @@ def host_shards(
     Only channels that the group of `current_host` receives, but not all `groups` do, have an entry; `groups` has the hosts of
     each. Raises ConfigError.
     """
-    named = _read(
-        environ, CHANNEL_GROUPS_VARIABLE, lambda value: {name: _names(names) for name, names in value.items()}
-    )
+    named = _read(environ, contract.CHANNEL_GROUPS_VARIABLE, _names_by_channel)
     hosts = {
         channel: [host for name in groups if name in names for host in groups[name]] for channel, names in named.items()
     }
@@ -73,6 +66,10 @@ def _read(environ: Mapping[str, str], prefix: str, parse: Callable[[Any], T]) ->
         return parse(json.loads("".join(pieces) or "{}"))
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"the variables {prefix}* are not as `launch` writes them: {error}") from error
+
+
+def _names_by_channel(value: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    return {name: _names(names) for name, names in value.items()}
 
 
 def _names(names: object) -> tuple[str, ...]:

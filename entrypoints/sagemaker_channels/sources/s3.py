@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import cache, partial
@@ -44,12 +45,7 @@ _LIMITS = Limits(held_bytes=HELD_BYTES, far_bytes=FAR_BYTES, piece_bytes=RANGE_B
 # A process compares so many whole objects of a bucket with their listing, and then one in so many, and all of RANGE_BYTES and more.
 _COMPARED = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
-
-
-@cache
-def numbers_of(bucket: str) -> Iterator[int]:
-    """Return the numbers of the whole objects that this process reads of a bucket."""
-    return itertools.count()
+numbers = defaultdict[str, Iterator[int]](itertools.count)  # of the whole objects that this process reads, by bucket
 
 
 class S3Object:
@@ -96,7 +92,7 @@ class S3Object:
             if self._fetched < self.size:
                 return False
             self._fetched = 0
-            number = next(numbers_of(self._bucket))
+            number = next(numbers[self._bucket])
         if os.environ.get(contract.COMPARE_VARIABLE) == "all":
             is_whole = len(data) == self.size
             return not is_whole or self._listed.version != version_of(md5(data, usedforsecurity=False).hexdigest())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -80,12 +81,10 @@ def shell_code(exit_code: int) -> int:
 
 def how_it_ended(exit_code: int) -> str:
     if exit_code > 128:
-        try:
+        with suppress(ValueError):
             name = signal.Signals(exit_code - 128).name
-        except ValueError:
-            return f"ended with exit code {exit_code}"
-        memory = "; the machine may have run out of memory" if name == "SIGKILL" else ""
-        return f"was ended by {name} (exit code {exit_code}){memory}"
+            memory = "; the machine may have run out of memory" if name == "SIGKILL" else ""
+            return f"was ended by {name} (exit code {exit_code}){memory}"
     return f"ended with exit code {exit_code}"
 
 

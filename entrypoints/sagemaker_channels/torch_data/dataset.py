@@ -100,7 +100,7 @@ class ChannelDataset(StreamDataset):
     def filter(self, keeps: Callable[[Sample], Any]) -> ChannelDataset:
         """Return a dataset of those samples of which a function returns true; it sees them before the transform."""
         made = self._copy()
-        made.steps = self.steps.filtered(keeps)
+        made.steps = Steps(self.transform, (*self.steps.filters, keeps))
         return made
 
     def _samples(self, epoch: int, shards: list[Shard]) -> Samples:

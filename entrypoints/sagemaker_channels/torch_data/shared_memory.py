@@ -232,6 +232,5 @@ _pieces = _Pieces()
 _opened: dict[bytes, _Opened] = {}
 _last: _Opened | None = None  # the one of these that was read last
 _lock = threading.Lock()  # A DataLoader with pin_memory reads batches in its own thread.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)
 ForkingPickler.register(SharedBytes, _reduce)
