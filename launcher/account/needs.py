@@ -87,12 +87,13 @@ def needs(subject: Subject) -> Iterator[Need]:
         arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
         rows.append((("image",), ("ecr:GetAuthorizationToken",), "*", "ECR", is_own))
         rows.append((("image",), _PULL, arn, f"the repository {image.repository}", is_own))
-    for path, reference in secret_references(subject):
+    named = ((path, each) for path, value in subject.draft.settings() for each in references_in([value]))
+    for path, reference in named:
         service, name, _ = parts(reference)
         # The names of secrets get six characters of AWS's, which a simulation needs in its ARN.
         kind = f"secret:{name}-000000" if service == "secretsmanager" else f"parameter/{name.removeprefix('/')}"
         arn = name if name.startswith("arn:") else f"arn:{partition}:{service}:{region}:{account}:{kind}"
-        rows.append((path, (ACTIONS[service],), arn, reference, True))
+        rows.append((subject.draft.origin.place(path), (ACTIONS[service],), arn, reference, True))
     if subject.draft.get("VpcConfig"):
         path, arn = ("vpc_config",), f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
         rows.append((path, (_INTERFACE % "Create", _PERMISSION % "Create"), arn, "network interfaces", True))
@@ -105,14 +106,6 @@ def needs(subject: Subject) -> Iterator[Need]:
     rows.append((ROLE, ("logs:CreateLogStream", "logs:PutLogEvents"), arn, f"the log group {_LOG_GROUP}", False))
     for path, actions, arn, shown, is_vital in rows:
         yield from (Need(path, action, arn, shown, is_vital) for action in actions)
-
-
-def secret_references(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
-    """Yield the secrets that the settings name, each with its place in the spec."""
-    for member in ("Environment", "HyperParameters"):
-        for name, value in (subject.draft.get(member) or {}).items():
-            place = subject.draft.origin.place((member, name))
-            yield from ((place, reference) for reference in references_in([value]))
 
 
 def s3_needs(subject: Subject) -> Iterator[Need]:

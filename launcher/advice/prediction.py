@@ -115,7 +115,8 @@ class _Job:
         readers = share if way.is_sequential else use.instances
         epoch = max(fill + compute, lists + self._read_s(epochs_by, reads / readers, data.bytes / readers))
         job = start + begin + epochs * epoch
-        gets = self._gets(reads / readers, data.bytes / readers) if not way.copies else data.objects / share
+        pieces = data.bytes / readers / way.piece_bytes if way.piece_bytes else 0
+        gets = data.objects / share if way.copies else max(reads / readers, pieces)
         gets *= use.instances * (1 if way.copies else epochs)
         lists_of_all = data.objects / 1000 * use.instances
         usd = gets * known["get_usd"] + lists_of_all * known["list_usd"]
@@ -136,9 +137,6 @@ class _Job:
             storage_usd_month=max(data.bytes, way.least_bytes) * way.usd_month if moves else 0.0,
             prepare_s=_three_digits(self._prepare_s(moves)),
         )
-
-    def _gets(self, number: float, size: float) -> float:
-        return max(number, size / self.way.piece_bytes) if self.way.piece_bytes else number
 
     def _read_s(self, way: Way, number: float, size: float) -> float:
         """Return seconds for reading objects of this size in all."""

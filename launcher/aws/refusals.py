@@ -42,12 +42,6 @@ _TROUBLES = {  # kind of refusal -> what is wrong with the credentials, and what
 }
 
 
-def credentials_trouble(code: str, message: str = "") -> str:
-    """Return what is wrong, and what to do, if AWS's code means that it accepts no call signed so; else an empty text."""
-    kind = _KIND_OF.get(code, "")
-    return _TROUBLES.get("skewed" if kind == "rejected" and _SKEW_TEXT.search(message) else kind, "")
-
-
 class AwsError(RefusedError):
     """AWS refused a call, or did not answer.
 
@@ -101,7 +95,8 @@ class CredentialsError(AwsError):
 def unauthenticated(error: AwsError) -> CredentialsError:
     if isinstance(error, CredentialsError):
         return error
-    wrong = credentials_trouble(error.code, str(error)) or _HAVE_EXPIRED
+    kind = _KIND_OF.get(error.code, "")
+    wrong = _TROUBLES.get("skewed" if kind == "rejected" and _SKEW_TEXT.search(str(error)) else kind, _HAVE_EXPIRED)
     return CredentialsError(f"{wrong}. AWS reported: {error}", call=error.call, code=error.code, status=400)
 
 

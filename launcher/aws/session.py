@@ -53,7 +53,8 @@ class Account:
         """The accounts that buckets must belong to, by bucket: S3 refuses a request about a bucket of another account (403)."""
         self.answered = False
         """Whether there has been an answer other than that AWS does not accept the credentials."""
-        self._requested_region, self._profile, self._on_expired = region, profile, on_expired
+        self.profile = profile
+        self._requested_region, self._on_expired = region, on_expired
         self._lock = threading.RLock()
         self._session: Any = None  # boto3's
         self._core: Any = None  # botocore's, below it
@@ -73,11 +74,6 @@ class Account:
         return name
 
     @property
-    def profile(self) -> str | None:
-        """The profile that was asked for; None for boto3's choice."""
-        return self._profile
-
-    @property
     def caller(self) -> Mapping[str, str]:
         """Account and Arn of the caller; AWS is asked once for the same credentials. Raises AwsError."""
         if (found := self._caller) is None:
@@ -88,7 +84,7 @@ class Account:
     def options(self) -> str:
         """The options with which another `launch` command finds this region and profile: empty if it finds them without."""
         default = os.environ.get("AWS_DEFAULT_PROFILE") or os.environ.get("AWS_PROFILE") or "default"
-        profile = None if self._profile == default else self._profile
+        profile = None if self.profile == default else self.profile
         usual = Account(profile=profile)._open().region_name
         region = "" if self.region == usual else f" --region {self.region}"
         return f"{region} --profile {shlex.quote(profile)}" if profile else region
@@ -210,11 +206,11 @@ class Account:
         self._core = core = botocore.session.Session()
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_parse_timestamp)
         try:
-            session = boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
+            session = boto3.Session(profile_name=self.profile, region_name=region, botocore_session=core)
             share_with_aws_cli(core)
             return session
         except BotoCoreError as error:
-            raise refusals.configuration_error(error, self._profile) from None
+            raise refusals.configuration_error(error, self.profile) from None
 
     def _with_owner(self, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
         """Return the parameters of a call with the owner that its bucket must have; an empty owner in a call asks for none."""

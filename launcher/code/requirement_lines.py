@@ -42,14 +42,11 @@ def requirement_problems(name: str, archive: CodeArchive, variables: Collection[
                 other or found["name"] or path.startswith(_OF_USERS)
             )
             # pip reads other files beside this one, but packages from its working directory, the code folder.
-            is_sent = _is_sent(normpath(join(dirname(name) if other else "", path)), archive)
+            place = normpath(join(dirname(name) if other else "", path))
+            is_sent = place == "." or any(f"{each}/".startswith(f"{place}/") for each in archive.names())
             if not is_sent and not (path.startswith("/") and is_of_image):
                 reason = f"{path} is not in the code; send it, or name the package and its version"
         elif not has_index and (found := _LOCAL_VERSION.match(line)):
             reason = f"PyPI has no build {found['build']}; leave out +{found['build']}, or name its index by --extra-index-url"
         if reason:
             yield Problem(("code", "requirements"), f"{name}:{number}: {reason}", "requirements-line")
-
-
-def _is_sent(path: str, archive: CodeArchive) -> bool:
-    return path == "." or any(each == path or each.startswith(f"{path}/") for each in archive.names())

@@ -14,8 +14,6 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 from launcher.aws.code_upload import upload_code
@@ -29,6 +27,7 @@ from launcher.planning import Plan
 from launcher.request.view import leaves
 from launcher.rules.team_rules import not_allowed
 from launcher.spec.aws_model import shapes
+from launcher.spec.model import value_at
 from launcher.spec.names import place_of_name
 from launcher.spec.own_keys import Queue
 from sagemaker_channels.mask import HIDDEN, Mask
@@ -126,7 +125,7 @@ def mask_settings(plan: Plan, mask: Mask, *, likely: bool = False) -> None:
     probably secrets are masked: a script's traceback has the others, such as `5`, by chance.
     """
     for path, written in plan.masked.items():
-        place, value = plan.origin.place(path), str(reduce(getitem, path, plan.request))  # type: ignore[arg-type]
+        place, value = plan.origin.place(path), str(value_at(plan.request, path))
         parts = {value: written, **plan.spec.variables.values.get(place, {})}
         is_free_text = not _FREE_TEXTS.isdisjoint(path) and written != HIDDEN
         for part, shown in parts.items():

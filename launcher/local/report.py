@@ -18,7 +18,7 @@ from launcher.console import Console, counted, human_bytes, print_line, shown_pa
 from launcher.errors import TrainingFailedError
 from launcher.jobs.causes import SCRIPT_FAILED, Cause, likely_cause
 from launcher.jobs.lines import Line
-from launcher.jobs.outcome import Outcome
+from launcher.jobs.outcome import Outcome, plain_data
 from launcher.jobs.submission import mask_settings
 from launcher.jobs.waits import as_data
 from launcher.local.fidelity import in_rows
@@ -83,8 +83,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
         "Interruptions": sum(each["Status"] == "Interrupted" for each in run.transitions),
         "SecondaryStatusTransitions": run.transitions,
-        # JSON has no NaN, which is what a training that diverged reports.
-        "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
+        "Metrics": plain_data(outcome.metrics),
         **as_data(outcome.waits),
         "Artifacts": artifacts,
         **({"Tags": tags} if (tags := run.asked.get("Tags")) else {}),

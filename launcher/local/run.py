@@ -134,20 +134,14 @@ def _warn(plan: Plan, options: LocalOptions, console: Console) -> None:
     is_interrupted = (options.interrupt_after, options.interrupt_at) != (None, None)
     if is_interrupted and not plan.request.get("EnableManagedSpotTraining"):
         console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
-    for place, text in _visible_arguments(plan):
-        what = "is an argument of a program, so other users of this machine see it in the process list"
-        console.warn(f"{place}: the value of {text} {what}; pass it in environment")
-    named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
-    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
-        console.warn(f"--mount {identity}: no channel of this job is on this file system")
-
-
-def _visible_arguments(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield the arguments of the job's programs that have values of `${NAME}`: place and text in the spec."""
     for path, text in plan.masked.items():
         is_parameter = path[0] == "HyperParameters" and plan.spec.code and plan.spec.code.arguments != "none"
         if is_parameter or path[1:2] in (("ContainerArguments",), ("ContainerEntrypoint",)):
-            yield dotted(plan.origin.place(path)), text
+            what = "is an argument of a program, so other users of this machine see it in the process list"
+            console.warn(f"{dotted(plan.origin.place(path))}: the value of {text} {what}; pass it in environment")
+    named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
+    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
+        console.warn(f"--mount {identity}: no channel of this job is on this file system")
 
 
 def _make_folder(folder: Path) -> None:

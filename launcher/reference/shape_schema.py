@@ -14,11 +14,6 @@ from launcher.spec.values import DURATIONS, SIZES
 from launcher.tables import read_table
 
 
-def number_limits(shape: dict[str, Any]) -> dict[str, Any]:
-    bounds = {"minimum": shape.get("min"), "maximum": shape.get("max", LARGEST)}
-    return {name: bound for name, bound in bounds.items() if bound is not None}
-
-
 def bounds(shape: dict[str, Any], what: str) -> dict[str, Any]:
     """Return the bounds of a shape; `what` is Items, Properties or, for characters, Length."""
     return {f"{limit}{what}": shape[limit] for limit in ("min", "max") if shape.get(limit)}
@@ -100,7 +95,8 @@ def of_shape(
             unit = next(
                 (limits for end, limits in _UNITS.items() if keys and member.endswith(end)), {"type": "integer"}
             )
-            return {**unit, **number_limits(shape)}
+            least = {"minimum": shape["min"]} if "min" in shape else {}
+            return {**unit, **least, "maximum": shape.get("max", LARGEST)}
     if "enum" in shape:
         return {"enum": shape["enum"]}
     return {"type": ["string", "number", "boolean"], **text_limits(shape), **(unquoted(shape) if keys else {})}

@@ -175,6 +175,12 @@ class Draft:
         for member in members:
             yield from self._values(self.request, member.split("."), ())
 
+    def settings(self) -> Iterator[tuple[SpecPath, str]]:
+        """Yield the values of environment and hyperparameters, each with its path in the request."""
+        for member in ("Environment", "HyperParameters"):
+            for name, value in (self.get(member) or {}).items():
+                yield (member, name), str(value)
+
     def _values(self, value: Any, members: list[str], path: SpecPath) -> Iterator[tuple[SpecPath, Any]]:
         if isinstance(value, list):
             for index, item in enumerate(value):

@@ -44,7 +44,8 @@ def epochs_of(delivery: Delivery) -> Epochs:
     if _wrapped(delivery) and not _zipped(delivery):
         for found in objects:
             _check_length(found.size, str(found.place))
-    joins_lines = _joins_lines(delivery) and len(objects) > 1
+    has_lines = media_type(delivery.channel.get("ContentType")) in LINES and not _wrapped(delivery)
+    joins_lines = has_lines and len(objects) > 1
     warned: set[S3Location] = set()
 
     def of_objects(epoch: int) -> Iterator[Stream]:
@@ -61,10 +62,6 @@ def _zipped(delivery: Delivery) -> bool:
 
 def _wrapped(delivery: Delivery) -> bool:
     return delivery.channel.get("RecordWrapperType") == "RecordIO"
-
-
-def _joins_lines(delivery: Delivery) -> bool:
-    return media_type(delivery.channel.get("ContentType")) in LINES and not _wrapped(delivery)
 
 
 def _checked_line_end(stream: Stream, delivery: Delivery, place: S3Location, warned: set[S3Location]) -> Stream:

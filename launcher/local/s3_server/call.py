@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
-from launcher.local.s3_server.documents import Pairs, S3Error, document
+from launcher.local.s3_server.documents import Pairs, S3Error, document, read_all
 from launcher.local.s3_server.http_server import Request, Response, unchunked
 from launcher.local.s3_server.store import Received, Store, Stored
 from launcher.local.s3_server.uploads import Upload
@@ -52,13 +53,12 @@ class Call:
             raise S3Error("NoSuchUpload", UploadId=self.query["uploadId"])
         return upload
 
-    def document_body(self) -> bytes:
-        content = bytearray()
-        for block in self._blocks():
-            content += block
-            if len(content) > _BODY_LIMIT:
-                raise S3Error("MalformedXML")
-        return bytes(content)
+    def root(self) -> ElementTree.Element:
+        """Return the root of the XML body."""
+        try:
+            return ElementTree.fromstring(read_all(self._blocks(), _BODY_LIMIT, "MalformedXML"))
+        except ElementTree.ParseError as error:
+            raise S3Error("MalformedXML") from error
 
     def kept_headers(self) -> dict[str, str]:
         """Return the headers of a write that are stored with the object."""

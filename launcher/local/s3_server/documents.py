@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TypeAlias
 from xml.etree import ElementTree
@@ -75,12 +75,14 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def parsed(body: bytes) -> ElementTree.Element:
-    """Parse the XML body of a request. Raises S3Error MalformedXML."""
-    try:
-        return ElementTree.fromstring(body)
-    except ElementTree.ParseError as error:
-        raise S3Error("MalformedXML") from error
+def read_all(blocks: Iterable[bytes], limit: int, code: str) -> bytes:
+    """Return a body. Raises an S3Error of the code if it has more bytes than the limit."""
+    body = bytearray()
+    for block in blocks:
+        body += block
+        if len(body) > limit:
+            raise S3Error(code)
+    return bytes(body)
 
 
 def text_of(parent: ElementTree.Element, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from launcher.local.s3_server.call import RANGE, Call, bounds_of, xml
-from launcher.local.s3_server.documents import Pairs, S3Error, Value, parsed, text_of, timestamp
+from launcher.local.s3_server.documents import Pairs, S3Error, Value, text_of, timestamp
 from launcher.local.s3_server.http_server import FileSlice, Response
 from launcher.local.s3_server.store import Received, Stored
 from launcher.local.s3_server.uploads import LAST_NUMBER, Upload
@@ -109,7 +109,7 @@ def _after(call: Call) -> str:
 
 
 def _delete_objects(call: Call) -> Response:
-    root = parsed(call.document_body())
+    root = call.root()
     entries = root.findall("{*}Object")
     if not 0 < len(entries) <= _PAGE:
         raise S3Error("MalformedXML")
@@ -216,7 +216,7 @@ def _upload_part(call: Call) -> Response:
 def _complete_multipart_upload(call: Call) -> Response:
     """Make one object of the parts that the body names."""
     upload = call.upload()
-    entries = parsed(call.document_body()).findall("{*}Part")
+    entries = call.root().findall("{*}Part")
     try:
         named = [(int(text_of(part, "PartNumber")), text_of(part, "ETag").strip('"')) for part in entries]
     except ValueError as error:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.documents import S3Error, read_all
 from launcher.local.s3_server.http_server import Request, Response, listening
 from launcher.local.s3_server.signatures import Keys, signing_key_id
 
@@ -102,11 +102,10 @@ class OwnJob:
             raise RefusedCallError("ResourceNotFound", f"{kind} with name {name} does not exist.")
         if verb == "Delete":
             del self._stored[own]
-        elif verb != "Describe":
-            self._stored[own] = {**self._stored.get(own, {}), **parameters}
-            return arn
-        else:
+        elif verb == "Describe":
             return {**self._stored[own], **arn}
+        else:
+            self._stored[own] = {**self._stored.get(own, {}), **parameters}
         return arn
 
     def _arn_of(self, kind: str, name: str) -> str:
@@ -123,7 +122,7 @@ def serve_own_job(job: OwnJob, keys: Keys, note: Callable[[str], None], address:
 
 def _answer(job: OwnJob, keys: Keys, note: Callable[[str], None], request: Request) -> Response:
     try:
-        body = _body(request)
+        body = read_all(request.body, _BODY_LIMIT, "InvalidRequest")  # before it is known who has sent it
         signing_key_id(request, keys, hashlib.sha256(body).hexdigest())
         operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
         operation = "BatchPutMetrics" if request.path == _METRICS_PATH else operation
@@ -134,16 +133,6 @@ def _answer(job: OwnJob, keys: Keys, note: Callable[[str], None], request: Reque
         return _written(400, {"__type": error.code, "message": message})
     except (KeyError, TypeError, ValueError) as error:
         return _written(400, {"__type": "ValidationException", "message": f"the request is malformed: {error!r}"})
-
-
-def _body(request: Request) -> bytes:
-    """Return the body, before it is known who has sent it. Raises S3Error if it is too long."""
-    body = bytearray()
-    for block in request.body:
-        body += block
-        if len(body) > _BODY_LIMIT:
-            raise S3Error("InvalidRequest")
-    return bytes(body)
 
 
 def _written(status: int, content: Mapping[str, Any]) -> Response:

@@ -115,8 +115,7 @@ def within_an_hour(draft: Draft) -> Iterator[Mistake]:
 def cache_is_kept(draft: Draft) -> Iterator[Mistake]:
     """Without a warm pool, nothing of its cache directory is kept for the next job."""
     path = f"{contract.BASE_DIR}/{contract.WARM_POOL_DIR}"
-    for member in ("Environment", "HyperParameters"):
-        for name, value in (draft.get(member) or {}).items():
-            if not _keep_alive(draft) and (path in value or value == "warm-pool"):
-                remedy = "set resource_config.keep_alive_period_in_seconds"
-                yield (member, name), f"is a cache for the next job, for which no machine is kept; {remedy}"
+    for place, value in draft.settings():
+        if not _keep_alive(draft) and (path in value or value == "warm-pool"):
+            remedy = "set resource_config.keep_alive_period_in_seconds"
+            yield place, f"is a cache for the next job, for which no machine is kept; {remedy}"

@@ -112,7 +112,8 @@ def _regex_error(regex: str) -> str | None:
 @warning("credentials-in-settings")
 def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job."""
-    for path, name, value in _settings(draft):
+    for path, value in draft.settings():
+        name = str(path[-1])
         if name.lower() in ("aws_secret_access_key", "aws_session_token"):
             yield path, "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials"
         elif holds_secret(name, value):
@@ -125,7 +126,7 @@ def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
 @error("secret-not-readable")
 def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
     """What a job's settings name as `${secretsmanager:ID}` or `${ssm:NAME}` is read by our start of its code, over the network."""
-    for path, _, value in _settings(draft):
+    for path, value in draft.settings():
         if not (references := references_in([value])):
             continue
         code, name = draft.spec.code, references[0]
@@ -150,18 +151,12 @@ def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
 def secrets_are_not_arguments(draft: Draft) -> Iterator[Mistake]:
     """A program's arguments are recorded by process lists, errors and experiment trackers, so a secret belongs in `environment`."""
     code = draft.spec.code
-    for path, _, value in _settings(draft) if code and code.arguments != "none" else ():
+    for path, value in draft.settings() if code and code.arguments != "none" else ():
         if path[0] == "HyperParameters" and (references := references_in([value])):
             what = (
                 f"{references[0]} becomes an argument of the program, which process lists, errors and trackers record"
             )
             yield path, f"the value of {what}; write it in environment, or pass no arguments: code.arguments: none"
-
-
-def _settings(draft: Draft) -> Iterator[tuple[SpecPath, str, str]]:
-    for member in ("Environment", "HyperParameters"):
-        for name, value in (draft.get(member) or {}).items():
-            yield (member, name), name, str(value)
 
 
 @warning("tensor-board-path")
