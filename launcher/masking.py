@@ -31,9 +31,8 @@ _PASSWORDS = ("secret", "password", "passwd", "passphrase", "pwd", "pass")  # wo
 _KEYS = ("token", "key", "jwt", "bearer", "pat")  # and those of a key, whose value looks random
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])(?!arn:)[A-Za-z0-9+/=_.~-]{16,}")
 _REFERENCE = re.compile(contract.SECRET_REFERENCE)
-_SETTING = re.compile(
-    r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*(?P<value>"[^"]*"|'[^']*'|[^\s,{}]+)"""
-)  # in YAML, or of --set
+# In YAML, or of --set.
+_SETTING = re.compile(r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*(?P<value>"[^"]*"|'[^']*'|[^\s,{}]+)""")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 
 

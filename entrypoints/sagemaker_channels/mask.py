@@ -17,9 +17,8 @@ from urllib.parse import unquote
 HIDDEN = "***"
 URL_PASSWORD = re.compile(r"(?<=://)[^/?#\s\"<>:]*:[^/?#\s\"<>]+(?=@)")
 _CHARACTER = re.compile(r"\S")
-_UNIT = re.compile(
-    r"\\u[0-9a-f]{4}|\\[nrt\"'\\/]|&#?\w+;|(?:%[0-9a-f]{2})+|\S", re.IGNORECASE
-)  # escaped for JSON, HTML or a URL
+# Escaped for JSON, HTML or a URL.
+_UNIT = re.compile(r"\\u[0-9a-f]{4}|\\[nrt\"'\\/]|&#?\w+;|(?:%[0-9a-f]{2})+|\S", re.IGNORECASE)
 _PART = 12  # characters; such parts of a long value are masked too
 _LONG = 16  # characters of a long value
 _SHORT = 4  # characters; a shorter value is masked only as a whole word, since it occurs in others by chance

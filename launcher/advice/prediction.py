@@ -93,9 +93,8 @@ class _Job:
     def estimate(self) -> Estimate:
         way, data, use, known = self.way, self.data, self.use, self.constants
         samples, epochs = use.samples or self.source.objects, use.epochs or 1
-        share = (
-            use.instances if use.sharded else 1
-        )  # of an instance, if all instances do not divide the reading by themselves
+        # The share of an instance, if all instances do not divide the reading by themselves.
+        share = use.instances if use.sharded else 1
         copied = data.bytes // share if way.copies else 0
         download, epochs_by = way.set_up_s, way
         if way.copies:

@@ -46,9 +46,8 @@ def _run_notebook(path: str) -> None:
     os.chdir(sys.path[0])
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__dict__["display"] = print
-    sys.excepthook = lambda *error: traceback.print_exception(
-        *error
-    )  # Python's own shows no line of a cell before 3.13
+    # Python's own shows no line of a cell before 3.13.
+    sys.excepthook = lambda *error: traceback.print_exception(*error)
     for number, source in enumerate(cells, 1):
         name = f"{os.path.basename(path)}, cell {number}"  # noqa: PTH119
         text = _without_ipython("".join(source), name)

@@ -19,14 +19,8 @@ from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import TOOLKIT_PREFIX, decoded
 
 _CHANNELS = {"code", "sm_drivers"}
-_IGNORED = {
-    ".env",
-    ".git",
-    "__pycache__",
-    ".DS_Store",
-    ".cache",
-    ".ipynb_checkpoints",
-}  # by SDK v3 if nothing else is written
+# What SDK v3 ignores if nothing else is written.
+_IGNORED = {".env", ".git", "__pycache__", ".DS_Store", ".cache", ".ipynb_checkpoints"}
 _TORCHRUN = "sagemaker_torch_distributed_enabled"
 _TEXT = re.compile(r"""["']([^"'\\\n]{1,200})\\?["']""")  # also within a notebook's JSON
 

@@ -40,10 +40,8 @@ _TAKEN = ("ResourceInUse", "ResourceInUseException")
 _REJECTED = "ClientException"  # by Batch: a client token that it has seen, or a wrong request
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
 _DENIED = re.compile(r"is not authorized to perform: ([\w-]+:\w+)")
-_OF_ACTION: dict[str, SpecPath] = {
-    "iam:PassRole": ("RoleArn",),
-    "sagemaker:AddTags": ("Tags",),
-}  # members that need a permission
+# Members that need a permission.
+_OF_ACTION: dict[str, SpecPath] = {"iam:PassRole": ("RoleArn",), "sagemaker:AddTags": ("Tags",)}
 _SHORTEST_VALUE = 5  # characters; a shorter value may occur in a message by chance
 # Texts of AWS (from public reports of CreateTrainingJob's refusals) -> remedy; the first that matches.
 _REMEDIES = {

@@ -22,9 +22,8 @@ _LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?
 _ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
     rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.*))?)$"
 )
-_RANK = re.compile(
-    r"\[rank(?P<rank>\d{1,6})\]|\[\d+,mpirank:(?P<rank2>\d{1,6}),"
-)  # as torch and mpirun mark a rank's lines
+# As torch and mpirun mark a rank's lines.
+_RANK = re.compile(r"\[rank(?P<rank>\d{1,6})\]|\[\d+,mpirank:(?P<rank2>\d{1,6}),")
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _ENDING_MILLISECONDS = 300_000  # from the end of a process to that of its host's log
 _ROOT_CAUSE = "Root Cause (first observed failure):"  # of torchrun's report; below it, on lines of their own:

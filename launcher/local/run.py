@@ -213,9 +213,8 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     if not store.remote:
         return
     entries = [entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry)]
-    entries = [
-        entry for entry in entries if s3_source(entry)["S3DataType"] != "AugmentedManifestFile"
-    ]  # lists no objects
+    # An augmented manifest lists no objects.
+    entries = [entry for entry in entries if s3_source(entry)["S3DataType"] != "AugmentedManifestFile"]
     with run.console.progress(f"listing the channels at {store.objects.where}", counted=False):
         total = sum(found.size for entry in entries for found in store.listed(entry, run.options.sample))
     if total <= _ASK_ABOVE:

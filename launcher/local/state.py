@@ -44,9 +44,8 @@ class LocalRun:
     transitions: Transitions = field(default_factory=Transitions)
     asked: Mapping[str, Any] = field(default_factory=dict)  # the spec's request, masked, without --channel's places
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
-    secrets: Mapping[str, str] = field(
-        default_factory=dict, repr=False
-    )  # reference -> value; never in the run's folder
+    # Reference -> value; never in the run's folder.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     # What is as in SageMaker, and what is not: each thing Here and InSageMaker, empty if unknown, and whether these are the Same.
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
 

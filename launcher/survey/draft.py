@@ -105,9 +105,8 @@ def _code(found: Folder, folder: Path, target: Path) -> tuple[dict[str, Any], st
     code["entry_point"] = str(found.script.relative_to(found.code))
     code |= {"requirements": found.requirements.name} if found.requirements else {}
     others = (file.with_name(f"*{file.suffix}") for file in found.left_over)
-    left_out = dict.fromkeys(
-        (*found.channels.values(), *others, *found.outside)
-    )  # data, and links that may not be followed
+    # Data, and links that may not be followed.
+    left_out = dict.fromkeys((*found.channels.values(), *others, *found.outside))
     inside = [path.relative_to(found.code) for path in left_out if path.is_relative_to(found.code)]
     code |= {"exclude": [f"/{path}" for path in inside if path.parts]} if inside else {}
     return code, "this folder is sent, and the script runs in it"

@@ -129,10 +129,8 @@ def checked(state: Any) -> State:
             " gather_state or merge_states returned, or restart the epoch",
         )
     try:
-        count, positions = (
-            known["count"],
-            [*known["at"].values(), *(each for deal in known["history"] for each in deal)],
-        )
+        count = known["count"]
+        positions = [*known["at"].values(), *(each for deal in known["history"] for each in deal)]
         pairs = [*known["listing"].values(), *known["turn"].values()]
         is_good = (
             all(map(is_count, (known["epoch"], count)))

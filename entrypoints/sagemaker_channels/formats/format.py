@@ -39,9 +39,8 @@ class Format:
     # Writes samples to a stream and returns their number; None if the format has no writer. Raises SampleError for a sample
     # that would not read back the same.
     write: Callable[[BinaryIO, Iterable[Sample]], int] | None = field(compare=False, default=None)
-    ending: str | None = field(
-        compare=False, default=None
-    )  # of the files of `write_shards`; None if it cannot write them
+    # The ending of the files of `write_shards`; None if it cannot write them.
+    ending: str | None = field(compare=False, default=None)
     content_types: tuple[str, ...] = field(compare=False, default=())  # that select this format
     named: bool = field(compare=False, default=False)  # whether each sample has a `__key__` of its own
     # What the writer takes of samples of any other format, for `launch reshard`: fields by their names, bytes among them, or one

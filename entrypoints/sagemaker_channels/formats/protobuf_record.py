@@ -30,20 +30,13 @@ if TYPE_CHECKING:
 FEATURES, LABEL = "features", "label"
 _MAPS = {1: FEATURES, 2: LABEL}  # by the numbers of a Record's fields
 _TEXTS = {3: "uid", 4: "metadata", 5: "configuration"}
-_TENSORS = {
-    2: ("<f4", protobuf.FIXED32),
-    3: ("<f8", protobuf.FIXED64),
-    7: ("<i4", protobuf.VARINT),
-}  # by a Value's fields
+# By a Value's fields.
+_TENSORS = {2: ("<f4", protobuf.FIXED32), 3: ("<f8", protobuf.FIXED64), 7: ("<i4", protobuf.VARINT)}
 _BYTES = 9
 _THIRD = 3 << 3 | protobuf.BYTES
 _MOST = 1 << 62  # numbers in a tensor
-_NUMBERS = {
-    "f4": 2,
-    "f2": 2,
-    "f8": 3,
-    **dict.fromkeys(("i4", "i8", "i2", "i1", "u1", "u2", "b1"), 7),
-}  # of a Value, to write
+# Fields of a Value, to write.
+_NUMBERS = {"f4": 2, "f2": 2, "f8": 3, **dict.fromkeys(("i4", "i8", "i2", "i1", "u1", "u2", "b1"), 7)}
 _INT32 = 1 << 31
 
 

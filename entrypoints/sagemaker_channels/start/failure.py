@@ -21,9 +21,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 _UNCAUGHT = 1  # Python's after an exception
 _ABORTED = 128 + signal.SIGABRT  # possible after an exception in a process group: gloo does not join its threads
 _ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # libstdc++'s lines about an abort
-_EXCEPTION = re.compile(
-    r"[A-Za-z_][\w.<>]*(:|$)"
-)  # `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`
+# `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`.
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.<>]*(:|$)")
 _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?(?:\n +(?P<code>.+))?', re.MULTILINE
 )

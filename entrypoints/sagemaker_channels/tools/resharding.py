@@ -46,9 +46,8 @@ class Target:
     uri: str  # s3://bucket/folder/, or a folder's path
     format: str
     shard_bytes: int
-    settings: Mapping[
-        str, Any
-    ]  # the options that decide which samples a shard has; a run with others must not continue it
+    # The options that decide which samples a shard has; a run with others must not continue it.
+    settings: Mapping[str, Any]
     host: int = 0
     hosts: int = 1
     named: bool = True  # each sample of the channel has a `__key__` of its own

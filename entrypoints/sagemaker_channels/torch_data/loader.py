@@ -85,10 +85,8 @@ class ThreadLoader(PositionedLoader):
     ) -> None:
         size = self._read_by(dataset, batch_size, collate_fn, drop_last=drop_last)
         super().__init__(dataset, size, collate_fn=collate_fn, drop_last=drop_last)
-        self.num_workers, self.readers = (
-            whole_number("num_workers", num_workers, 0),
-            whole_number("readers", readers, 1),
-        )
+        self.num_workers = whole_number("num_workers", num_workers, 0)
+        self.readers = whole_number("readers", readers, 1)
         self.pin_memory = pin_memory
         self._device: Any = None  # where accelerate wants batches to be
 

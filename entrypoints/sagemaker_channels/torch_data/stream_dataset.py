@@ -120,9 +120,8 @@ class StreamDataset(IterableDataset[Any]):
         join_job(self._job)
         compare_by(exchange)
         placement = Placement(*self.ranks) if self.ranks else self._placement
-        if (
-            divider := self._divided_by
-        ):  # It divides what is read, so that must be everything, as if this were the only rank.
+        # It divides what is read, so that must be everything, as if this were the only rank.
+        if divider := self._divided_by:
             if self._placement.world_size > 1:
                 channels = [recipe.channel for recipe in self.recipes]
                 frameworks.check_divided(channels, len(self._environment.hosts), divider, readers)

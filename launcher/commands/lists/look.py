@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 CLASS_FILE = "classes.txt"
 _MOST = 10  # examples that a person reads; --json has all
 
-lists_argument = click.argument(
-    "lists", nargs=-1, required=True, type=click.Path(), metavar="LIST..."
-)  # str: may be URIs
+# As str: they may be URIs.
+lists_argument = click.argument("lists", nargs=-1, required=True, type=click.Path(), metavar="LIST...")
 classes_option = click.option(
     "--classes",
     type=click.Path(),

@@ -61,9 +61,8 @@ class FolderObjects:
         with self._opened(place) as source:
             if sys.platform == "linux":
                 with suppress(OSError):  # not between these two file systems
-                    while count := os.copy_file_range(
-                        source, target.fileno(), _AT_ONCE
-                    ):  # shares the blocks if the disk can
+                    # It shares the blocks if the disk can.
+                    while count := os.copy_file_range(source, target.fileno(), _AT_ONCE):
                         yield count
             while chunk := os.read(source, CHUNK):
                 yield target.write(chunk)
