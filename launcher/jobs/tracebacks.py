@@ -19,9 +19,8 @@ _AHEAD = (  # prefixes that launchers print: `[rank0]: `, `[1,mpirank:0,algo-1]<
 )
 _NAME = r"(?:\w+\.)*(?:[A-Z]\w*|_\w+)?(?:Error|Exception|Exit|Fault|Interrupt)"
 _LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<detail>.*))?)$")
-_ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
-    rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.*))?)$"
-)
+# At the end of a traceback: `zipfile.BadZipFile: ...`.
+_ANY_NAME = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.*))?)$")
 # As torch and mpirun mark a rank's lines.
 _RANK = re.compile(r"\[rank(?P<rank>\d{1,6})\]|\[\d+,mpirank:(?P<rank2>\d{1,6}),")
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")

@@ -67,9 +67,8 @@ class Stops:
     """The signals that end a run as Ctrl-C does."""
 
     received: list[int] = field(default_factory=list)
-    held: bool = (
-        False  # whether they are only noted, since the code that runs looks at them, or must not be interrupted
-    )
+    # Whether they are only noted, since the code that runs looks at them, or must not be interrupted.
+    held: bool = False
     terminals: Sequence[int] = field(default_factory=lambda: [number for number in (1, 2) if os.isatty(number)])
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:

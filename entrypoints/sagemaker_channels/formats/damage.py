@@ -64,14 +64,12 @@ class Damage:
 
     def allows(self, error: Exception) -> bool:
         """Return whether an error of a transform counts as a damaged sample."""
-        return self.most > 0 and _may_be_the_data(error)
-
-
-def _may_be_the_data(error: Exception) -> bool:
-    if isinstance(error, ChannelError):
-        return isinstance(error, CorruptError)
-    if isinstance(error, OSError):
-        return error.errno is None
-    if isinstance(error, SyntaxError):
-        return error.lineno is None
-    return not isinstance(error, _FAULTS) and type(error).__name__ != "OutOfMemoryError"  # CUDA's, which is torch's
+        if self.most == 0:
+            return False
+        if isinstance(error, ChannelError):
+            return isinstance(error, CorruptError)
+        if isinstance(error, OSError):
+            return error.errno is None
+        if isinstance(error, SyntaxError):
+            return error.lineno is None
+        return not isinstance(error, _FAULTS) and type(error).__name__ != "OutOfMemoryError"  # CUDA's, which is torch's

@@ -14,7 +14,6 @@ from pathlib import Path
 
 _ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
 
-
 # What Open MPI's mpirun sets for a rank, by torchrun's name for it.
 _OF_MPI = {
     "RANK": "OMPI_COMM_WORLD_RANK",
