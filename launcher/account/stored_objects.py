@@ -20,7 +20,7 @@ from launcher.account.check import Subject
 from launcher.account.storage import as_folder, channels
 from launcher.aws.session import AwsError
 from launcher.aws.threads import concurrently
-from launcher.console import human_bytes
+from launcher.console import counted, human_bytes
 from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean
 from launcher.request.view import Entry
 from launcher.s3.manifests import AugmentedManifest, read_manifest
@@ -88,8 +88,7 @@ class Listing:
 
     def described(self) -> str:
         """Return `12,345 objects, 45.2 GB`, with `at least` if the listing is incomplete."""
-        objects = "object" if self.count == 1 else "objects"
-        return f"{self.least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
+        return f"{self.least}{counted(self.count, 'object')}, {human_bytes(self.bytes)}"
 
 
 def listing(subject: Subject, place: S3Location) -> Listing:
@@ -168,7 +167,7 @@ def with_manifest(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3L
 def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Location]) -> Iterator[Problem]:
     """Does each manifest exist, is it well-formed, and do the objects it names exist?"""
     entry, place = manifest
-    look = _of_augmented if entry.get("S3DataType") == "AugmentedManifestFile" else _of_manifest
+    look = _of_augmented if entry.is_augmented else _of_manifest
     try:
         yield from look(subject, entry, place)
     except AwsError as error:

@@ -134,6 +134,11 @@ class Entry(NamedTuple):
         return is_sharded(self.request)
 
     @property
+    def is_augmented(self) -> bool:
+        """Whether it is an augmented manifest, which includes the labels."""
+        return bool(self.get("S3DataType") == "AugmentedManifestFile")
+
+    @property
     def content_type(self) -> str:
         return media_type(self.get("ContentType"))
 

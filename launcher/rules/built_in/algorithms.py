@@ -52,17 +52,13 @@ def facts(draft: Draft) -> BuiltIn:
     return _NONE if draft.built_in is None else built_ins().get(draft.built_in, _NONE)
 
 
-def is_augmented(entry: Entry | None) -> bool:
-    """Return whether a channel is an augmented manifest, which includes the labels."""
-    return entry is not None and entry.get("S3DataType") == "AugmentedManifestFile"
-
-
 @warning("built-in-channel-missing")
 def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm needs channels of certain names, `train` always among them."""
     for name in facts(draft).needs:
         annotates = name.removesuffix("_annotation")
-        if draft.entry(name) is None and not (annotates != name and is_augmented(draft.entry(annotates))):
+        images = draft.entry(annotates) if annotates != name else None
+        if draft.entry(name) is None and not (images and images.is_augmented):
             other = _meant_as(name, draft)
             remedy = f"add it, or rename {other.name} if you mean that" if other else "add a channel of this name"
             yield ("channels", name), f"is missing, and {draft.built_in} needs it; {remedy}"
@@ -157,7 +153,7 @@ def _images_as_files(draft: Draft) -> bool:
     """Return whether the images are files with separate labels, not RecordIO or an augmented manifest."""
     channels = [entry for entry in map(draft.entry, ("train", "validation")) if entry is not None]
     lists = any(draft.entry(name) is not None for name in _LISTS.get(draft.built_in or "", ()))
-    other = any(is_augmented(entry) or _is_recordio(entry) for entry in channels)
+    other = any(entry.is_augmented or _is_recordio(entry) for entry in channels)
     return not other and (lists or any(entry.content_type in _IMAGE_TYPES for entry in channels))
 
 
@@ -183,7 +179,7 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
 def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     """Image classification streams RecordIO to every host in full."""
     for entry in draft.entries if draft.built_in == "image-classification" else ():
-        if entry.mode == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
+        if entry.mode == "Pipe" and _is_recordio(entry) and entry.is_sharded and not entry.is_augmented:
             message = f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated"
             yield entry.path("S3DataDistributionType"), message
 
@@ -192,7 +188,7 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
 def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
     """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's."""
     for entry in draft.entries if draft.built_in in _READS_IMAGES else ():
-        if not is_augmented(entry):
+        if not entry.is_augmented:
             continue
         if entry.get("RecordWrapperType") != "RecordIO":
             message = f"must be RecordIO, since {draft.built_in} reads augmented manifests as records; write RecordIO"
@@ -231,10 +227,8 @@ def metrics_are_its_own(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm has its own metrics, which a job cannot redefine."""
     algorithm = built_in_algorithm(draft.image)
     if algorithm and draft.get("AlgorithmSpecification.MetricDefinitions"):
-        yield (
-            ("AlgorithmSpecification", "MetricDefinitions"),
-            f"are refused for {algorithm}, which has its own; delete them",
-        )
+        message = f"are refused for {algorithm}, which has its own; delete them"
+        yield ("AlgorithmSpecification", "MetricDefinitions"), message
 
 
 @error("built-in-instance-type")

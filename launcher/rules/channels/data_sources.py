@@ -19,7 +19,7 @@ _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders th
 def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mistake]:
     """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none."""
     for entry in draft.entries:
-        augmented, names = entry.get("S3DataType") == "AugmentedManifestFile", entry.get("AttributeNames")
+        augmented, names = entry.is_augmented, entry.get("AttributeNames")
         if augmented and not names:
             yield entry.path("AttributeNames"), "is missing; name the attributes to send, such as [source-ref, class]"
         elif names and not augmented:

@@ -77,10 +77,8 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
     """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them."""
     for entry in draft.entries:
         if entry.is_sharded and draft.host_count(entry) == 1 and draft.built_in != "randomcutforest":
-            yield (
-                entry.path("S3DataDistributionType"),
-                "'ShardedByS3Key' has no effect on the spec's one instance; delete it",
-            )
+            message = "'ShardedByS3Key' has no effect on the spec's one instance; delete it"
+            yield entry.path("S3DataDistributionType"), message
 
 
 @error("channel-instance-groups")

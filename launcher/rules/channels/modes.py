@@ -24,7 +24,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """Objects are wrapped as records only in a stream."""
     for entry in _not_piped(draft, "RecordWrapperType", "RecordIO"):
-        if entry.get("S3DataType") != "AugmentedManifestFile":  # that needs both the wrapper and Pipe, by its own rule
+        if not entry.is_augmented:  # that needs both the wrapper and Pipe, by its own rule
             message = f"'RecordIO' works only with input_mode Pipe, not {entry.mode!r}; delete it or use Pipe"
             yield entry.path("RecordWrapperType"), message
 
@@ -41,7 +41,7 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
     """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins."""
     for entry in draft.entries:
-        several = entry.get("S3DataType") == "AugmentedManifestFile" and len(entry.get("AttributeNames") or ()) > 1
+        several = entry.is_augmented and len(entry.get("AttributeNames") or ()) > 1
         if several and draft.built_in is None and entry.get("RecordWrapperType") != "RecordIO":
             message = "is not RecordIO, and without it nothing marks the end of an attribute's value; write RecordIO"
             yield entry.path("RecordWrapperType"), message

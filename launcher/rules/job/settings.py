@@ -48,10 +48,8 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
     if image is None and algorithm is None and not draft.is_serverless:
         yield IMAGE, "is missing; write the container image to train in, or algorithm_name"
     elif image is not None and algorithm is not None:
-        yield (
-            ("AlgorithmSpecification", "AlgorithmName"),
-            "cannot be used with image, since AWS accepts only one of them; delete one",
-        )
+        message = "cannot be used with image, since AWS accepts only one of them; delete one"
+        yield ("AlgorithmSpecification", "AlgorithmName"), message
 
 
 @error("queue-settings")
@@ -129,22 +127,15 @@ def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
     for path, value in draft.settings():
         if not (references := references_in([value])):
             continue
-        code, name = draft.spec.code, references[0]
-        if code is None:
-            yield (
-                path,
-                f"{name} is read only by jobs with code:, at its start; let the program of the image read it",
-            )
+        if draft.spec.code is None:
+            why = "is read only by jobs with code:, at its start; let the program of the image read it"
         elif code_by_toolkit(draft):
-            yield (
-                path,
-                f"{name} is not read if the toolkit starts the code; write code.delivery: channel, with a channel free",
-            )
+            why = "is not read if the toolkit starts the code; write code.delivery: channel, with a channel free"
         elif draft.get("EnableNetworkIsolation"):
-            yield (
-                path,
-                f"{name} cannot be read with enable_network_isolation; delete that, or pass the data by a channel",
-            )
+            why = "cannot be read with enable_network_isolation; delete that, or pass the data by a channel"
+        else:
+            continue
+        yield path, f"{references[0]} {why}"
 
 
 @warning("secret-argument")
