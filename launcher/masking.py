@@ -31,8 +31,8 @@ _PASSWORDS = ("secret", "password", "passwd", "passphrase", "pwd", "pass")  # wo
 _KEYS = ("token", "key", "jwt", "bearer", "pat")  # and those of a key, whose value looks random
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])(?!arn:)[A-Za-z0-9+/=_.~-]{16,}")
 _REFERENCE = re.compile(contract.SECRET_REFERENCE)
-# In YAML, or of --set.
-_SETTING = re.compile(r"""(?P<name>[\w.-]+)["']?\s*[:=]\s*(?P<value>"[^"]*"|'[^']*'|[^\s,{}]+)""")
+_NAME = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*""")  # of a setting in YAML, or of --set
+_FIRST = re.compile(r""""[^"]*"|'[^']*'|[^\s,{}]+""")  # of the words of its value
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 
 
@@ -67,13 +67,12 @@ def holds_secret(name: str, value: str) -> bool:
 
 
 def without_secrets(line: str) -> str:
-    """Return a line of a spec with `*` for each character of a value that surely is a secret."""
-
-    def hidden(found: re.Match[str]) -> str:
-        is_open = "${" in found["value"] or not holds_secret(found["name"], found["value"].strip("\"'"))
-        return found[0] if is_open else found[0][: -len(found["value"])] + "*" * len(found["value"])
-
-    return _SETTING.sub(hidden, line)
+    """Return a line of a spec with `*` for each character from the first value on that surely is a secret."""
+    for name in _NAME.finditer(line):
+        value = _FIRST.match(line, name.end())
+        if value and "${" not in value[0] and holds_secret(name[1], value[0].strip("\"'")):
+            return line[: name.end()] + "*" * (len(line) - name.end())
+    return line
 
 
 def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:

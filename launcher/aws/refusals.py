@@ -126,7 +126,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
         what = one_line(mask.apply(str(error)))
         what += f"; {REMEDY}" if isinstance(error, ConnectionError | HTTPClientError) else ""
         raise AwsError(f"{call}: no answer: {what}", call=call) from None
-    except (ResponseParserError, KeyError):  # botocore raises the latter for a page in XHTML
+    except ResponseParserError:
         raise foreign(call) from None
 
 

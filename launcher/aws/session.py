@@ -105,20 +105,27 @@ class Account:
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
-        slow = threading.Timer(_SLOW_SECONDS, self._say_slow, [_name(service, operation)])
-        if threading.current_thread() is threading.main_thread():  # other threads have a progress of their own
-            slow.start()
-        try:
-            answer = dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
-        finally:
-            slow.cancel()
+        name = _name(service, operation)
+
+        def ask(client: Any) -> Any:
+            slow = threading.Timer(_SLOW_SECONDS, self._say_slow, [name])
+            if threading.current_thread() is threading.main_thread():  # other threads have a progress of their own
+                slow.start()
+            try:
+                return getattr(client, operation)(**parameters)
+            except KeyError:  # which botocore raises for a page in XHTML
+                raise refusals.foreign(name) from None
+            finally:
+                slow.cancel()
+
+        answer = dict(self.attempt(service, operation, ask))
         meta = self.client(service).meta
         output = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
         # Of a proxy's page, botocore makes an answer without members. In JSON, AWS sends empty lists; in XML and headers, nothing.
         is_json = meta.service_model.protocol.endswith("json")
         expected = () if output is None else output.members if is_json else output.required_members
         if expected and answer.keys().isdisjoint(expected):
-            raise refusals.foreign(_name(service, operation))
+            raise refusals.foreign(name)
         return answer
 
     def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
@@ -189,7 +196,7 @@ class Account:
         """Say once what is waited for: with all its attempts, a call that nothing answers takes minutes."""
         if not self._is_slow:
             self._is_slow = True
-            say(f"{call}: there is no answer yet; waiting for it (Ctrl-C ends this)")
+            say(f"{call}: there is no answer yet; waiting for it")
 
     def _open(self) -> Any:
         with self._lock:

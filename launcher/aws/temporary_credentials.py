@@ -34,7 +34,8 @@ def _cache() -> Any:
                 super().__setitem__(key, value)
 
     # Path.expanduser raises an error for a user without HOME and without an entry in /etc/passwd, as in some containers.
-    return Cache(os.path.expanduser("~/.aws/cli/cache"))  # noqa: PTH111
+    folder = os.path.expanduser("~/.aws/cli/cache")  # noqa: PTH111
+    return {} if folder.startswith("~") else Cache(folder)
 
 
 def _ask_for_code(prompt: str) -> str:

@@ -219,7 +219,7 @@ def for_each(names: Sequence[str], do: Callable[[str], _Shown], *, as_json: bool
     if len(refused) == 1:
         raise refused[0]
     if refused:
-        raise RefusedError("\n".join(dict.fromkeys(map(str, refused))))
+        raise RefusedError("\n".join(dict.fromkeys(f"{each}{each.remedy}" for each in refused)))
     if as_json:
         print_json(done[0] if len(names) == 1 else done)
 

@@ -212,6 +212,8 @@ def assign(tree: Tree, sets: Sets) -> None:
             given = _parse_set_value(value, steps, place)
             value = given.value
             tree.problems += given.problems
+        elif isinstance(value, str):
+            checked_text(value, place.file)
         _assign(tree, steps, as_written(value, place.file), place)
 
 

@@ -111,8 +111,10 @@ def as_written(value: Any, file: str, depth: int = 0) -> Any:
         return {str(key): as_written(item, file, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_written(item, file, depth + 1) for item in value]
-    if value is None or isinstance(value, str):
-        return value
+    if isinstance(value, str):
+        return value if isinstance(value, Plain) else str.__str__(value)  # the text of an enum's member
+    if value is None:
+        return None
     return Plain(json.dumps(value) if isinstance(value, bool | int | float) else value)
 
 

@@ -98,8 +98,11 @@ def look_at_folder(root: Path) -> Folder:
 
 
 def _program(script: Path) -> str:
-    """Return a script's text without its comments."""
-    return _COMMENT.sub("", script.read_text("utf-8", "replace"))
+    """Return a script's text without its comments; nothing of what cannot be read, such as a link to nothing."""
+    try:
+        return _COMMENT.sub("", script.read_text("utf-8", "replace")) if script.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _script(root: Path, files: Files) -> PurePosixPath | None:

@@ -9,7 +9,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.errors import SpecError
-from launcher.masking import holds_secret, is_secret
+from launcher.masking import holds_secret, is_secret, without_secrets
 from launcher.rules.examples import laid_over_base
 from launching import launch
 
@@ -94,15 +94,26 @@ def test_warning_of_a_secret_does_not_show_it() -> None:
 def test_line_of_a_problem_does_not_show_a_secret_that_is_in_it(tmp_path: Path) -> None:
     """The mark below the line stays at its column."""
     settings = (
-        f"{{A_TOKEN: {TOKEN}, 'DB': \"postgres://me:hush@host/db\", password: 'two words', PWD: '${{PW}}', B: b}}"
+        f"{{PWD: '${{PW}}', B: b, A_TOKEN: {TOKEN}, 'DB': \"postgres://me:hush@host/db\", password: 'two words'}}"
     )
     (tmp_path / "job.yaml").write_text(laid_over_base(f"{CODE}environment: {settings}\n"))
     done = launch(str(tmp_path / "job.yaml"), "--dry-run", "--set", f"environment.API_TOKEN={TOKEN}", "--set", "a=1")
     assert done.returncode == 2 and "[credentials-in-settings]" in done.stderr
     assert [secret for secret in (TOKEN, "hush", "two words") if secret in done.stderr] == []
-    assert f"{{A_TOKEN: {'*' * len(TOKEN)}, 'DB': *" in done.stderr
+    assert f"{{PWD: '${{PW}}', B: b, A_TOKEN: {'*' * len(TOKEN)}" in done.stderr
     assert f"environment.API_TOKEN={'*' * len(TOKEN)}" in done.stderr
-    assert ", PWD: '${PW}', B: b}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", ["correct horse battery", "ab,cd{e}f", "'it''s hush'", '"a\\"bcd hush"', "!!str hush5", "&x hush5"]
+)
+def test_secret_is_hidden_to_the_end_of_its_line(value: str) -> None:
+    assert without_secrets(f"  DB_PASSWORD: {value}") == f"  DB_PASSWORD: {'*' * len(value)}"
+
+
+def test_secret_is_looked_for_in_a_long_word_in_little_time() -> None:
+    line = "a" * 300_000 + " password: hush"
+    assert without_secrets(line) == line.replace("hush", "****")
 
 
 def test_local_run_reads_secrets_as_the_user_and_keeps_none(

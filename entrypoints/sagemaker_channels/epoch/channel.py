@@ -96,7 +96,7 @@ class Recipe:
         if format is not None:
             format_of(format)
         environment = known_environment(environment)
-        return cls(environment, find_channel(environment, channel, **store), format, reading)
+        return cls(environment, find_channel(environment, channel, is_dataset=True, **store), format, reading)
 
     def source(self, epoch: int, shard: Shard, steps: Steps) -> Source:
         channel, reading, environment = self.channel, self.reading, self.environment
@@ -208,15 +208,19 @@ def known_environment(environment: Environment | None) -> Environment:
     return environment
 
 
-_named = Counter[str]()  # the prefixes and folders
+_named = Counter[tuple[str, bool]]()  # the prefixes and folders, by datasets or not
 
 
-def _times_named(environment: Environment, name: str) -> int:
-    _named[name] += 1
-    return 0 if environment.job_name else _named[name] - 1  # a job's data stay as they are
+def _times_named(environment: Environment, name: str, is_dataset: bool) -> int:
+    """Return how often datasets had named it, which all ranks have in common; below 0 for what only some may call."""
+    _named[name, is_dataset] += 1
+    times = _named[name, is_dataset]
+    return 0 if environment.job_name else times - 1 if is_dataset else -times  # a job's data stay as they are
 
 
-def find_channel(environment: Environment, name: str | os.PathLike[str], **store: str | None) -> Channel:
+def find_channel(
+    environment: Environment, name: str | os.PathLike[str], *, is_dataset: bool = True, **store: str | None
+) -> Channel:
     """Return the job's channel of that name, or a channel of a prefix (`s3://bucket/prefix/`) or of a folder (`./folder`).
 
     `store` has `region` and `endpoint` of a prefix. Raises ChannelError, with the nearest name, if there is none, and
@@ -234,7 +238,7 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         expect(value is None or (is_prefix and isinstance(value, str)), argument, value, remedy)
     if is_prefix:
         prefix = Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
-        return replace(prefix, named=_times_named(environment, name), **store)  # type: ignore[arg-type]
+        return replace(prefix, named=_times_named(environment, name, is_dataset), **store)  # type: ignore[arg-type]
     if name in environment.channels:
         return environment.channels[name]
     check_path("channel", name)
@@ -243,7 +247,7 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         if not mounted.has_folder(folder, name):
             remedy = "name the folder of this file" if folder.exists() else "correct the path"
             raise ChannelError(f"there is no folder {folder}", channel=name, remedy=remedy)
-        named = _times_named(environment, str(folder))
+        named = _times_named(environment, str(folder), is_dataset)
         return Channel(name, "File", None, "FullyReplicated", "None", folder, named=named)
     near = difflib.get_close_matches(name, environment.channels, 1)
     raise ChannelError(

@@ -63,8 +63,9 @@ class Placement:
 
 def has_group() -> bool:
     """Return whether this process is in a torch process group, without importing torch."""
-    distributed = sys.modules.get("torch.distributed")
-    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+    # It is not there yet if another thread imports torch, nor in a torch without it.
+    is_initialized = getattr(sys.modules.get("torch.distributed"), "is_initialized", None)
+    return is_initialized is not None and bool(is_initialized())
 
 
 def placement_of(environment: Environment) -> Placement:
@@ -82,7 +83,7 @@ def placement_of(environment: Environment) -> Placement:
     if ranks == 1 and (started := _placement(environment).world_size) > 1:
         warn_once(
             f"by its hosts, or by RANK and WORLD_SIZE, this job has {started} ranks, but each is alone in torch.distributed and"
-            ' reads all samples; unless it shall, call init_process_group with the backend "nccl" or "gloo" ("mpi" needs mpirun)'
+            ' reads all samples; if not intended, call init_process_group with the backend "nccl" or "gloo" ("mpi" needs mpirun)'
         )
     return _placement(environment, rank, ranks)
 

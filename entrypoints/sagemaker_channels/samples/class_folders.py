@@ -43,7 +43,8 @@ def find_classes(
         ChannelError: The channel cannot be listed (a Pipe), each host has other objects of it (ShardedByS3Key), or an object is not
             in a folder.
     """
-    channel = find_channel(known_environment(environment), name, region=region, endpoint=endpoint)
+    environment = known_environment(environment)
+    channel = find_channel(environment, name, is_dataset=False, region=region, endpoint=endpoint)
     reader = reader_of(channel)
     if reader is None:
         reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"

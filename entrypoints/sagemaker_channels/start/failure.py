@@ -64,7 +64,10 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
         if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
             details = "\n".join(lines[start:])
             # On Python 3.10 the note is the exception's cause, four lines above the traceback.
-            noted = [f" ({note})" for note in _SAMPLE.findall("\n".join(lines[max(0, start - 4) :]))[-1:]]
+            cause = [
+                line for line in lines[max(0, start - 4) : start] if line.startswith("RuntimeError: in the transform")
+            ]
+            noted = [f" ({note})" for note in _SAMPLE.findall("\n".join([*cause, details]))[-1:]]
             return fit_to_limit("".join([lines[exception], *noted]), details)
     details = "\n".join(lines)
     # What sys.exit("text") has printed, perhaps.

@@ -77,7 +77,7 @@ def is_fetched_ahead() -> bool:
 
 
 class _Check(ForkingPickler):
-    """A pickler whose pickle is not used, so it leaves out what tensors hold."""
+    """A pickler whose pickle is not used, so it leaves out what tensors and arrays hold, and handles, which are sent only once."""
 
     def reducer_override(self, each: Any) -> Any:
         if isinstance(each, FunctionType | type) and each.__module__ == "__main__":
@@ -85,7 +85,8 @@ class _Check(ForkingPickler):
                 f"worker processes do not see {each.__name__!r} of this notebook or prompt",
                 remedy="use a ThreadLoader, or import it from a file",
             )
-        return (int, ()) if isinstance(each, Tensor) else NotImplemented
+        package = type(each).__module__.partition(".")[0]
+        return (int, ()) if isinstance(each, Tensor) or package in ("multiprocessing", "numpy") else NotImplemented
 
 
 def check_sent(*functions: Any) -> None:

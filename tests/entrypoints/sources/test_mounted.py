@@ -18,6 +18,7 @@ from sagemaker_channels.epoch.channel import find_channel, open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.samples.class_folders import find_classes
 from sagemaker_channels.sources import agreement, mounted
 from sagemaker_channels.sources.remote_file import RemoteFile
 
@@ -94,7 +95,10 @@ def test_folder_that_is_named_again_may_have_changed(tmp_path: Path, monkeypatch
     first = find_channel(load_environment(), tmp_path / "data")
     assert len(mounted.objects(first)) == 1
     fill(tmp_path, ["data/b"])
+    with pytest.raises(ChannelError, match="folder"):
+        find_classes(tmp_path / "data")  # as rank 0 alone may do
     again = find_channel(load_environment(), tmp_path / "data")
+    assert again.named == 1  # as on the other ranks
     monkeypatch.setenv("SM_CURRENT_HOST", "algo-2")
     assert len(mounted.objects(again)) == 2
     with pytest.raises(ChannelError, match=r"the hosts do not list the same objects: 1 on algo-1, .* and 2 on algo-2"):

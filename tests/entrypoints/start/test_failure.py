@@ -57,6 +57,20 @@ except OSError as error:
     assert first == f"OSError: Truncated File Read ({note})"
 
 
+def test_sample_of_an_earlier_failure_is_not_in_the_first_line() -> None:
+    note = "in the transform of a sample of channel 'train' with the key 'a'"
+    shown = f"""Traceback (most recent call last):
+OSError: cut
+{note}
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+KeyError: 'x'
+"""
+    assert failure_text("train.py", 1, shown).partition("\n")[0] == "KeyError: 'x'"
+
+
 def test_message_of_sys_exit_is_in_the_first_line(tmp_path: Path) -> None:
     text = failure_text(
         "train.py", 1, stderr_of("import sys\nprint('slow', file=sys.stderr)\nsys.exit('no image')", tmp_path)

@@ -78,7 +78,7 @@ def test_rank_that_is_alone_in_its_group_is_a_warning(
     finally:
         distributed.destroy_process_group()
     text = (
-        "this job has 2 ranks, but each is alone in torch.distributed and reads all samples; unless it shall, call init"
+        "this job has 2 ranks, but each is alone in torch.distributed and reads all samples; if not intended, call init"
     )
     assert (text in capsys.readouterr().err) == warns
 

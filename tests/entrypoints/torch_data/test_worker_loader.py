@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import sys
 import time
 import weakref
@@ -14,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from torch.utils.data import DataLoader, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -135,6 +137,20 @@ def test_function_of_a_notebook_is_known_to_forked_workers_and_seen_in_a_map_dat
     objects = ChannelMapDataset("lines", decode, environment=environment)
     with pytest.raises(ChannelError, match="do not see 'decode' of this notebook"):
         next(iter(DataLoader(objects, num_workers=1, multiprocessing_context="spawn")))
+
+
+def test_handles_and_arrays_are_sent_to_spawned_workers_of_a_notebook(environment: Environment, notebook: None) -> None:
+    """A handle can be sent only once, and arrays can be large."""
+    held = multiprocessing.get_context("spawn").Value("i", 3), numpy.zeros(3)
+    dataset = ChannelDataset("lines", environment=environment)
+    loader = DataLoader(
+        dataset, 47, collate_fn=partial(as_list_with, held), num_workers=1, multiprocessing_context="spawn"
+    )
+    assert len([*loader]) == 1
+
+
+def as_list_with(_: Any, samples: list[Any]) -> list[Any]:
+    return samples
 
 
 def sets_transform(_: int) -> None:

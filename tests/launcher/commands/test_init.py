@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -82,6 +83,8 @@ def test_script_of_another_name_is_the_program_that_reads_a_channel(pets: Path) 
     files(pets / "more", "fit.py", content=b"if __name__ == '__main__':\n    read(os.environ['SM_CHANNEL_TRAIN'])\n")
     files(pets / "more", "data.py", content=b"def read(): return ChannelDataset('train')\n")
     files(pets / "more", "plot.py", content=b"if __name__ == '__main__':\n    plot()  # SM_CHANNEL_TRAIN\n")
+    (pets / "more/old.py").symlink_to("none.py")
+    os.mkfifo(pets / "more/pipe.py")
     done = launch("init", "more", "--yes", "--json", "--dry-run")
     assert yaml.safe_load(json.loads(done.stdout)["text"])["code"]["entry_point"] == "fit.py"
 

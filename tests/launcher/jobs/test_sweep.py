@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from collections.abc import Sequence
+from enum import Enum
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,21 @@ def test_values_of_the_function_are_data_and_those_of_the_option_are_read_as_yam
     assert (spec.hyperparameters, spec.resource_config.instance_count) == ({"a": "null"}, 2)
     with pytest.raises(SpecError, match=r"--matrix a: hyperparameters\.a: has no value"):
         launcher.parse_spec(laid_over_base(""), sets=assignments(*combinations(["a=null"])))
+
+
+class Optimizer(str, Enum):
+    ADAM = "adam"
+
+
+def test_members_of_text_enums_are_their_texts() -> None:
+    spec = launcher.parse_spec(laid_over_base(""), sets=assignments({"optimizer": Optimizer.ADAM}))
+    assert spec.hyperparameters == {"optimizer": "adam"}
+
+
+@pytest.mark.parametrize("value", ["a\x01", "\udcff"])
+def test_text_with_a_refused_character_is_refused(value: str) -> None:
+    with pytest.raises(SpecError, match=r"--matrix a: holds the character U\+"):
+        launcher.parse_spec(laid_over_base(""), sets=assignments({"a": value}))
 
 
 def test_spec_is_read_once_for_each_job() -> None:
