@@ -16,6 +16,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, section_of
 from launcher.spec.values import WRONG_TYPE
 
+_OF_NO_NULL = ("literal_error", "bool_type")
 _MANY_KEYS = 15  # a longer list is not shown in a message
 # The place in the spec, pydantic's error, and the value that was validated.
 _WrongValue = tuple[SpecPath, Mapping[str, Any], Mapping[str, Any]]
@@ -36,8 +37,8 @@ def validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_WrongValue]]:
             lists = {path[:-1] for path, _, _ in found if path and isinstance(path[-1], int)}
             # `extends` may be a text or a list: a wrong item of its list makes pydantic report the list as no text, too.
             found = [each for each in found if each[0] not in lists]
-            # null removes a value, so a field with a fixed set of values has its default again.
-            wrong += [each for each in found if (each[1]["type"], each[1]["input"]) != ("literal_error", None)]
+            # null removes a value, so a field that has no null has its default again.
+            wrong += [each for each in found if each[1]["input"] is not None or each[1]["type"] not in _OF_NO_NULL]
             value = without(value, [path for path, _, _ in found])
 
 

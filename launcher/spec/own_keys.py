@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from launcher.spec.model import Section
-from launcher.spec.values import AccountId, Dollars, Integer, Seconds, Text
+from launcher.spec.values import AccountId, Boolean, Dollars, Integer, Seconds, Text
 from sagemaker_channels.start.command import name_of
 
 
@@ -34,7 +34,7 @@ class Code(Section):
     """`channel` sends the code in its own channel, `submit_directory` by the image's toolkit; `auto` prefers a channel."""
     s3_uri: Text | None = None
     """The S3 folder that the code is uploaded to; by default `<s3_output_path>/code`."""
-    git: bool = True
+    git: Boolean = True
     """Whether the commit of `directory`'s git repository, if it is in one, is added to the job's tags."""
 
     @property

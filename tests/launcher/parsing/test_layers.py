@@ -107,11 +107,12 @@ def test_keys_for_anchors_are_left_out_of_each_layer(folder: Path) -> None:
 
 def test_null_restores_the_default_of_a_choice(folder: Path) -> None:
     (folder / "job.yaml").write_text(
-        "extends: team/base.yaml\ncode: {entry_point: a.py, argument_style: json, delivery: channel}\n"
+        "extends: team/base.yaml\ncode: {entry_point: a.py, argument_style: json, delivery: channel, git: false}\n"
     )
-    spec = launcher.load(folder / "job.yaml", sets=["code.argument_style=null", "code.delivery=null"])
+    nulls = [f"code.{key}=null" for key in ("argument_style", "delivery", "git")]
+    spec = launcher.load(folder / "job.yaml", sets=nulls)
     assert spec.code is not None
-    assert (spec.code.argument_style, spec.code.delivery) == ("toolkit", "auto")
+    assert (spec.code.argument_style, spec.code.delivery, spec.code.git) == ("toolkit", "auto", True)
 
 
 def test_null_deletes_a_key_that_the_user_named(folder: Path) -> None:
