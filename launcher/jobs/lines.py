@@ -25,7 +25,7 @@ from launcher.request.view import machine_sets
 
 SETTLING_SECONDS = 5.0
 AGAIN = "trying again until it works"
-PATIENCE_SECONDS = 60.0  # with errors of AWS that may pass, where no job is followed
+PATIENCE_SECONDS = 60.0  # with errors of AWS that may pass, unless a job is followed
 _GROUP = "/aws/sagemaker/TrainingJobs"
 PACE = 0.1  # seconds between two calls
 _LATE_MILLISECONDS = 20_000  # how much later than its neighbours a line may become visible and still be found

@@ -143,10 +143,8 @@ def _merge_bases(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str],
         try:
             base = _read_spec(read_bytes(path), str(path))
         except _NotASpecError:
-            message = (
-                f"{shown} does not look like a spec, so its lines are not shown; check the path, and the file's keys"
-            )
-            raise refused(message) from None
+            advice = "so its lines are not shown; check the path, and the file's keys"
+            raise refused(f"{shown} does not look like a spec, {advice}") from None
         except OSError as error:
             near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
             message = f"{shown} cannot be read: {error.strerror}; write a path relative to this file{near}"

@@ -59,7 +59,7 @@ class StreamDataset(IterableDataset[Any]):
         self._current: Loop | None = None  # the loop that this process began last, unless that is a loader's
 
     def _copy(self: Self) -> Self:
-        """Return another dataset of the same samples, whose next loop begins where that of this one does."""
+        """Return another dataset of the same samples, whose next loop begins at the same one."""
         made = copy.copy(self)
         made._separate()
         made.set_epoch(self.epoch)
