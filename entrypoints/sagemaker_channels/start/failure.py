@@ -63,10 +63,9 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
         start, exception = found
         if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
             details = "\n".join(lines[start:])
-            # On Python 3.10 the note is the exception's cause, four lines above the traceback.
-            cause = [
-                line for line in lines[max(0, start - 4) : start] if line.startswith("RuntimeError: in the transform")
-            ]
+            # On Python 3.10 the note is the cause, four lines above the traceback; after "Original" from a DataLoader's worker.
+            above = lines[max(0, start - 4) : start]
+            cause = [line for line in above if "RuntimeError: in the transform" in line]
             noted = [f" ({note})" for note in _SAMPLE.findall("\n".join([*cause, details]))[-1:]]
             return fit_to_limit("".join([lines[exception], *noted]), details)
     details = "\n".join(lines)
