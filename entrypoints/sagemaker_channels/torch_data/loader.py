@@ -117,6 +117,7 @@ class ThreadLoader(PositionedLoader):
         keep_memory()
         making = _Threads(self, loop.samples)
         try:
+            making.start()
             for reader, mark, result in making.results(loop.turn):
                 try:
                     batch = result.result()
@@ -138,9 +139,9 @@ class _Threads:
         self._lists = [self._lists_of(each) for each in samples]
         self._marks = [each.mark() for each in samples]  # after the last list of each reader
         self._made: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in samples]  # by reader, in order
-        count, cores = max(1, loader.num_workers, len(samples)), torch.get_num_threads()
+        self._count = max(1, loader.num_workers, len(samples))
         # Batches of each reader that may be read before the loop gets them.
-        self._rooms = [max(1, _AHEAD * count // len(samples)) + 1] * len(samples)
+        self._rooms = [max(1, _AHEAD * self._count // len(samples)) + 1] * len(samples)
         self._due: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # readers with room that no thread is reading
         for reader in range(len(samples)):
             self._due.put(reader)
@@ -149,7 +150,10 @@ class _Threads:
         self.threads: list[threading.Thread] = []
         self.making = set[threading.Thread]()  # those of them that transform or collate
         _loops.add(self)
-        for number in range(count):
+
+    def start(self) -> None:
+        cores = torch.get_num_threads()
+        for number in range(self._count):
             thread = threading.Thread(target=self._run, args=(number, cores), name="loader", daemon=True)
             self.threads.append(thread)
             thread.start()
@@ -183,6 +187,8 @@ class _Threads:
 
     def _run(self, number: int, cores: int) -> None:
         """Make the next batch of whichever reader, until the loop is left."""
+        if self._is_left:  # A Ctrl-C came while it was started, and Python may be exiting, which does not wait for it.
+            return
         _use_one_core(cores)
         meter = self._dataset._channel_work.worker(number) if are_recorded() else None
         while (reader := self._due.get()) is not None:
@@ -287,5 +293,5 @@ def _end_loops() -> None:
     deadline = exit_deadline()
     for loop in loops:
         for thread in loop.threads:
-            if thread.is_alive():  # A Ctrl-C may have come before it was started.
+            if thread.is_alive():  # A Ctrl-C may have come before, or while, it was started.
                 thread.join(None if thread in loop.making else max(0.0, deadline - time.monotonic()))

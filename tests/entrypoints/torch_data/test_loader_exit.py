@@ -17,13 +17,15 @@ from forked import TORCH, Forked
 from patience import PATIENCE, wait_for
 from pipe_feeder import make_root
 from sagemaker_channels import contract
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 REPOSITORY = Path(__file__).parents[3]
 
 # Exit handlers run in reverse order: first the loader's.
 READ = """
 import atexit, sys, threading
-atexit.register(lambda: print("left:", sum(thread.name == "loader" for thread in threading.enumerate())))
+atexit.register(lambda: print("left:", sum(thread.name == "loader" and thread.is_alive() for thread in threading.enumerate())))
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 channel, readers = [*sys.argv[1:], "train", "1"][:2]
@@ -68,6 +70,26 @@ def _interrupt(process: Forked) -> None:
     assert errors.count("Traceback") == 1
     assert output.splitlines()[-1] == "left: 0"
     assert process.returncode == -signal.SIGINT
+
+
+def test_ctrl_c_while_threads_are_started_ends_those_that_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_two(thread: threading.Thread) -> None:
+        if thread.name == "loader":
+            if len(started) == 2:
+                raise KeyboardInterrupt
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    loader = ThreadLoader(ChannelDataset(str(tmp_path)), num_workers=4, collate_fn=list)
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(loader))
+    for thread in started:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
 # The second sample's thread is at work when Python exits. The clock runs so fast that no limited wait would be long enough.
