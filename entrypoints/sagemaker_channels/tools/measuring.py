@@ -8,16 +8,13 @@ import os
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, repeat
 from pkgutil import resolve_name
 from typing import Any
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.tools.ways import Source, Way, plain, step_seconds
 
@@ -25,26 +22,6 @@ Step = Callable[[Any], object]
 
 INTERVAL = 100  # steps whose time is one figure; of a shorter epoch a fifth of its steps, scaled
 _CACHED_STEPS = 999  # at most, of the same batch
-
-
-class Files(IterableDataset[Sample]):
-    """The samples of objects that any function opens, divided among the workers: what our readers are compared with.
-
-    `names` has the same order in every process. `opened` returns the file object of a name; it must pickle if workers are started
-    by spawn. `format` is what an object holds: a word of formats.SHORT_NAMES.
-    """
-
-    def __init__(self, names: Sequence[str], opened: Callable[[str], Any], format: str) -> None:
-        super().__init__()
-        self._names, self._opened, self._format = names, opened, format
-
-    def __iter__(self) -> Iterator[Sample]:
-        info = get_worker_info()
-        first, step = (info.id, info.num_workers) if info else (0, 1)
-        form = format_of(self._format)
-        for name in self._names[first::step]:
-            with closing(self._opened(name)) as stream:
-                yield from form.split(stream, name)
 
 
 def batches_of(way: Way, source: Source) -> Iterable[Sequence[Any]]:
