@@ -215,8 +215,7 @@ def _run(args: list[str]) -> int:
         import traceback  # 2 ms of every other command
 
         say(traceback.format_exc().rstrip())
-        say("this is a bug in launch; please report it with the lines above", "red")
-        return 1
+        return _report(args, "this is a bug in launch; please report it with the lines above", 1)
 
 
 def _report(args: list[str], message: str, exit_code: int) -> int:

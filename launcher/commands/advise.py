@@ -12,7 +12,7 @@ import click
 from launcher.advice.facts import ANSWERS, Observed, Use
 from launcher.commands import options
 from launcher.commands.local import data_option
-from launcher.console import Console, print_line, say
+from launcher.console import Console, print_line, say, show_error
 from launcher.errors import InputError, RefusedError, has_folder
 from launcher.lists.list_files import is_s3
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -89,7 +89,7 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
     if asked.as_json:
         options.print_json(found | {name: {"error": error} for name, error in errors.items()})
     for text in errors.values():
-        say(f"error: {text}", "red")
+        show_error(text)
     return RefusedError.exit_code if errors else None
 
 

@@ -13,7 +13,7 @@ import click
 import launcher
 from launcher.commands import options, sweep
 from launcher.commands.ending import after_end, on_end_option
-from launcher.console import Console, counted, duration, human_bytes, say
+from launcher.console import Console, counted, duration, human_bytes, say, show_error
 from launcher.errors import RefusedError, StoppedError
 from launcher.spec.channels import KINDS
 
@@ -176,7 +176,7 @@ def clean(names: tuple[str, ...], before: datetime | None, keep: int, dry_run: b
     if as_json:
         options.print_json(removed)
     for text in failed:
-        say(f"warning: {text}", "yellow")
+        show_error(text)
     if not as_json:
         done = "would be removed" if dry_run else "removed"
         say(f"{counted(len(removed), 'run')} {done}" if ended else "no local runs to remove in ./.launch")

@@ -13,7 +13,7 @@ import click
 from launcher.commands import options
 from launcher.commands.advise import channels_asked, folders_option
 from launcher.commands.local import data_option
-from launcher.console import Console, counted, human_bytes, print_line, say
+from launcher.console import Console, counted, human_bytes, print_line, say, show_error
 from launcher.errors import InputError, RefusedError
 from launcher.rules.channels.content_types import MIME_TYPES
 from sagemaker_channels.mask import Mask
@@ -88,7 +88,10 @@ def peek(asked: SimpleNamespace, reading: options.SpecOptions, where: options.Ac
         options.print_json(found)
     if asked.sheet:
         say(f"{asked.sheet}: {counted(contact_sheet(samples, asked.sheet), 'image')}")
-    return RefusedError.exit_code if any(each["damaged"] for each in found.values()) else None
+    damaged = sum(len(each["damaged"]) for each in found.values())
+    if damaged:
+        show_error(f"{counted(damaged, 'sample')} cannot be read; replace what is damaged, or pass --format")
+    return RefusedError.exit_code if damaged else None
 
 
 def _as_data(read: Any, mask: Mask) -> dict[str, Any]:

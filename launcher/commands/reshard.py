@@ -35,12 +35,7 @@ def _size(value: str) -> int:
 
 def _place(value: str) -> str:
     """Return `s3://bucket/folder/` or the whole path of a folder of this machine, with its final slash."""
-    if "://" not in value:
-        return f"{Path(value).absolute()}/"
-    try:
-        return str(parse_s3_uri(value)).rstrip("/") + "/"
-    except RefusedError as error:
-        raise click.BadParameter(str(error)) from None
+    return str(parse_s3_uri(value)).rstrip("/") + "/" if "://" in value else f"{Path(value).absolute()}/"
 
 
 @options.command(
@@ -177,6 +172,8 @@ def _between_folders(
     for folder in folders.values():
         if not has_folder(folder):
             raise InputError(f"{folder}: there is no such folder; correct the path, or write s3://bucket/prefix")
+    if Path(output).is_file():
+        raise InputError(f"{output.rstrip('/')}: is a file; use another folder")
     wanted = Namespace(output=output, format=shards.format, shard_bytes=shards.shard_size, source=source)
     wanted.sidecars, wanted.seed = shards.sidecars or "", shards.shuffle_seed
     with TemporaryDirectory(prefix="launch-") as root:
@@ -186,7 +183,9 @@ def _between_folders(
         try:
             with redirect_stdout(sys.stderr) if as_json else nullcontext():
                 reshard(wanted, replace(empty, channels=channels))
-        except (ChannelError, ImportError, OSError) as error:
+        except OSError as error:
+            raise RefusedError(f"{error.filename or output}: {error.strerror}; correct that, or use another path") from None
+        except (ChannelError, ImportError) as error:
             raise RefusedError(reason(error, output)) from None
     if as_json:
         options.print_json(json.loads(Path(output, "index.json").read_text(encoding="utf-8")))

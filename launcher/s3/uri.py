@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from launcher.errors import RefusedError
+from launcher.errors import InputError
 
 # Hosts of AWS's own endpoints in an https:// URI; any other host is the bucket, as in s3://.
 _PATH_STYLE = re.compile(r"s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
@@ -33,7 +33,7 @@ def is_clutter(key: str) -> bool:
 def parse_s3_uri(uri: str) -> S3Location:
     """Return bucket and key (or prefix) of `s3://bucket/key`, or of the `https://` forms that the API accepts as well.
 
-    Raises RefusedError for other texts.
+    Raises InputError for other texts.
     """
     scheme, separator, rest = uri.partition("://")
     host, _, key = rest.partition("/")
@@ -42,5 +42,5 @@ def parse_s3_uri(uri: str) -> S3Location:
     elif scheme == "https" and _PATH_STYLE.fullmatch(host):
         host, _, key = key.partition("/")
     if not separator or scheme not in ("s3", "https") or not host:
-        raise RefusedError(f"{uri!r} is not an S3 URI; write s3://bucket/key")
+        raise InputError(f"{uri!r} is not an S3 URI; write s3://bucket/key")
     return S3Location(host, key)

@@ -173,6 +173,7 @@ def test_sidecars_of_a_folder_are_joined(tmp_path: Path) -> None:
         (["images", "images/shards"], "contain each other"),
         (["images", "s3://mine/out"], "one is in S3, the other here; name two folders or two prefixes"),
         (["imags", "shards"], "imags/: there is no such folder"),
+        (["images", "lists/0.lst"], "lists/0.lst: is a file; use another folder"),
         (["images", "shards", "--dry-run"], "between folders there is no job; leave out --dry-run"),
         (["images", "shards", "--labels", "s3://mine/lists"], "s3://mine/lists/ is in S3"),
     ],

@@ -458,5 +458,6 @@ def test_missing_file_of_ours_is_a_bug(monkeypatch: pytest.MonkeyPatch, tmp_path
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "launcher/data/absent.json")
 
     monkeypatch.setattr("launcher.survey.folder.look_at_folder", missing)
-    done = launch("init", str(tmp_path), "--yes")
-    assert done.returncode == 1 and "this is a bug in launch" in done.stderr and "absent.json" in done.stderr
+    done = launch("init", str(tmp_path), "--yes", "--json")
+    assert done.returncode == 1 and "absent.json" in done.stderr
+    assert "error: this is a bug in launch" in done.stderr and json.loads(done.stdout)["exit_code"] == 1

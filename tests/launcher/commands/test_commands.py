@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -96,6 +97,22 @@ def test_exit_codes_of_command_are_documented(name: str, account: StandIn) -> No
     asks = bool(account.calls())
     account.clear_faults()
     assert (codes == {2, 3}) == asks
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_word_of_a_command_is_an_error(name: str, account: StandIn) -> None:
+    """Each word of the example in turn is a missing file, a folder, an empty file and a missing bucket; in turn with --json."""
+    Path("empty.yaml").touch()
+    words = shlex.split(example_of(all_commands()[name]))
+    places = [place for place, word in enumerate(words) if word not in name.split() and word[0] != "-"]
+    wrong = ("none.yaml", "images", "empty.yaml", "s3://none/x/")
+    for number, (place, word) in enumerate(itertools.product(places, wrong)):
+        done = launch(*words[:place], word, *words[place + 1 :], *["--json"] * (number % 2))
+        assert done.returncode in (0, 2, 3), done.stderr
+        if done.returncode and number % 2 == 0:
+            assert re.search("^error: .*([;,.:] |expected|only)", done.stderr + done.stdout, re.MULTILINE), done.stderr
+        elif done.returncode:
+            assert json.loads(done.stdout.splitlines()[-1] if name == "logs" else done.stdout), done.stderr
 
 
 def test_help_begins_with_what_launch_does() -> None:

@@ -153,7 +153,8 @@ def test_damaged_samples_are_named_and_the_others_shown(here: Path) -> None:
         assert sheet.size == (128, 128)
     (here / "data/0.png").unlink()
     (here / "data/2.tar").write_bytes(tar(2)[:-12_000])
-    assert launch("peek", "data", "--format", "tar").returncode == 3
+    done = launch("peek", "data", "--format", "tar")
+    assert (done.returncode, done.stderr.partition(";")[0]) == (3, "error: 1 sample cannot be read")
     (here / "data/1.png").unlink()
     (here / "data/2.tar").write_bytes(bytes(10_240))
     nothing = launch("peek", "data", "--format", "tar").stdout
