@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 import click
 
 from launcher.commands import COMMANDS
+from launcher.commands.options import in_place_of_folder, is_folder
 from launcher.errors import did_you_mean_path, dotted, nearest
 from launcher.parsing.spec_text import is_spec
 
@@ -39,6 +40,8 @@ def remedy(args: Sequence[str]) -> str:
         folder, _, name = word.rpartition("/")
         key = f"code: {{directory: {folder or '.'}, entry_point: {name}}}"
         return f"; name a script in the spec, by {key}, and write launch {spec}"
+    if is_folder(word):
+        return in_place_of_folder(word)
     near = nearest(word, [*COMMANDS, *MEANT])
     meant = MEANT.get(str(near), str(near)).format(spec)
     return did_you_mean_path(word, is_spec) or (f"; did you mean {meant}?" if near else "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
@@ -21,9 +22,9 @@ from click.core import ParameterSource
 
 import launcher
 from launcher.console import json_timestamp, print_line, say, show_problems, shown_path
-from launcher.errors import EXIT_CODES, LaunchError, RefusedError
+from launcher.errors import EXIT_CODES, LaunchError, RefusedError, first_names
 from launcher.parsing.layers import Assignment
-from launcher.parsing.spec_text import is_spec
+from launcher.parsing.spec_text import is_spec, specs_in
 from launcher.quantities import A_DURATION, seconds_of
 from launcher.s3.walk import holds_files
 
@@ -130,6 +131,11 @@ class _SpecPath(click.Path):
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "Write a spec's path, such as job.yaml; `launch --example s3-file` prints a spec to start from."
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_folder(value):
+            self.fail(f"{value!r} is a folder, not a spec{in_place_of_folder(value)}", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 class _JobName(click.types.StringParamType):
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
@@ -162,6 +168,13 @@ class LocalPath(click.Path):
 
 def is_folder(value: str) -> bool:
     return os.path.isdir(value)  # noqa: PTH112 (Path's raises an error if the name is too long)
+
+
+def in_place_of_folder(folder: str) -> str:
+    """Return what to write in place of a folder if a spec is expected: the specs in it, or how to get one."""
+    if specs := specs_in(folder):
+        return f"; write one of its specs: {first_names(specs)}"
+    return f"; `launch init {shlex.quote(folder)}` writes one for the script and the data in it"
 
 
 def duration(text: str) -> float:

@@ -303,6 +303,16 @@ def test_word_that_is_no_command_is_answered_by_what_to_write(args: list[str], r
     assert f"{args[0]!r} is neither a command nor a spec" in errors and remedy in errors
 
 
+@pytest.mark.parametrize("command", [[], ["local"], ["cost"]])
+def test_folder_in_place_of_a_spec_is_answered_by_its_specs_or_init(folder: Path, command: list[str]) -> None:
+    (folder / "pics").mkdir()
+    (folder / "pics/classes.yaml").write_text("names: [cat, dog]\n")
+    done = launch(*command, "pics")
+    assert (done.returncode, "; `launch init pics` writes one for the" in done.stderr) == (2, True), done.stderr
+    (folder / "job.yaml").rename(folder / "pics/job.yaml")
+    assert "; write one of its specs: pics/job.yaml\n" in launch(*command, "pics").stderr
+
+
 def test_no_word_for_a_command_is_a_command() -> None:
     names = {name.split()[0] for name in COMMANDS}
     assert not {*MEANT} & names
