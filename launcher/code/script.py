@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from launcher.code.script_arguments import arguments_of
@@ -24,8 +25,12 @@ _VARIABLE = re.compile(r"SM_CHANNEL_([\w-]+)")
 
 
 def script_of(code: Code) -> str | None:
-    """Return the script that is run, in Python or for a shell, as far as the spec tells."""
+    """Return the script that is run, in Python or for a shell, as far as the spec tells: also of `python -m package.module`."""
     scripts = [code.entry_point] if code.entry_point is not None else command_files(code.command or ())
+    if not scripts:
+        words = code.command.split() if isinstance(code.command, str) else code.command or ()
+        modules = [name for option, name in pairwise(words) if option == "-m"]
+        scripts = [f"{name.replace('.', '/')}.py" for name in modules[-1:]]  # the others are launchers
     return scripts[0] if len(scripts) == 1 and scripts[0].endswith((".py", ".sh")) else None
 
 
@@ -82,9 +87,10 @@ def _words_after(name: str, command: Command | None) -> list[str] | None:
     """Return a script's own arguments in a command; None if only a shell knows them."""
     if command is None:
         return []
+    word = name if name in command else name.removesuffix(".py").replace("/", ".")  # a module
     if not isinstance(command, str):
-        return [*command[command.index(name) + 1 :]]
-    before, _, after = command.strip().partition(name)
+        return [*command[command.index(word) + 1 :]]
+    before, _, after = command.strip().partition(word)
     after = after.replace(' "$@"', " ")
     return None if re.search(r"[$`;&|<>()'\"\\#*?~\[{\n]", before + after) else after.split()
 

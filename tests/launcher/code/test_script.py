@@ -230,6 +230,8 @@ def test_unknown_arguments_are_none_of_a_script_that_takes_all() -> None:
         ({"command": "torchrun --nproc_per_node 2 train.py --epochs 3"}, True),
         ({"command": 'torchrun train.py --epochs 3 "$@"'}, True),
         ({"command": ["torchrun", "train.py", "--epochs", "3"]}, True),
+        ({"command": "python -m train --epochs 3"}, True),
+        ({"command": ["python", "-m", "torch.distributed.run", "-m", "train", "--epochs", "3"]}, True),
         ({"command": "torchrun train.py --epochs $EPOCHS"}, False),
         ({"command": "cd src && python train.py --epochs 3"}, False),
         ({"command": "cd src\npython train.py --epochs 3\necho"}, False),
@@ -242,6 +244,10 @@ def test_words_of_a_command_count_unless_a_shell_makes_them(code: dict[str, obje
     section = Code.model_validate(code)
     problems = found(SCRIPT, {"lr": "1"}, section) if script_of(section) == "train.py" else []
     assert [dotted(problem.path) for problem in problems] == ["hyperparameters.lr"] * is_judged
+
+
+def test_module_of_a_command_is_its_file() -> None:
+    assert script_of(Code(command="torchrun -m package.train")) == "package/train.py"
 
 
 def test_script_without_arguments_lacks_those_that_it_requires() -> None:
