@@ -173,7 +173,8 @@ def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
 def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, console: Console | None) -> None:
     """Wait until all checks have ended, there are no credentials, or the deadline is over.
 
-    Without any answer by the deadline, as on a busy machine, wait as long again. Without a deadline, print the listings' progress.
+    The deadline for the first answer begins with the first call, which a busy machine sends late. Without a deadline, print the
+    listings' progress.
     """
     began = time.monotonic()
     due = PROGRESS_SECONDS
@@ -183,7 +184,8 @@ def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, consol
         if any(isinstance(run.refusal, CredentialsError) for run in runs):
             return
         seconds = time.monotonic() - began
-        if deadline is not None and seconds >= deadline and (account.answered or seconds >= 2 * deadline):
+        asked = time.monotonic() - (account.asked_at or time.monotonic())
+        if deadline is not None and seconds >= deadline and (account.answered or asked >= deadline):
             return
         if deadline is None and seconds >= due and console is not None:
             due = seconds + PROGRESS_SECONDS

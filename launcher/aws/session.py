@@ -51,6 +51,8 @@ class Account:
         """Masks secrets in what AWS repeats; the account's own keys are included."""
         self.bucket_owners: dict[str, str] = {}
         """The accounts that buckets must belong to, by bucket: S3 refuses a request about a bucket of another account (403)."""
+        self.asked_at: float | None = None
+        """When the first call was sent, by `time.monotonic`."""
         self.answered = False
         """Whether there has been an answer other than that AWS does not accept the credentials."""
         self.profile = profile
@@ -138,6 +140,7 @@ class Account:
             self._refuse_if_expired()
             with self._lock:
                 client, session = self.client(service), self._session
+            self.asked_at = self.asked_at or time.monotonic()
             try:
                 answer = translated(do, client, call, self.mask)
                 self.answered = True

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_hanging_question_ends_at_the_deadline(aws: aws_stand_in.StandIn) -> Non
         if report.problems:
             break
     assert [each.code for each in report.problems] == ["bucket-missing"]
+    aws.clear_faults()
+
+
+def test_account_without_any_answer_is_given_up_after_one_deadline(aws: aws_stand_in.StandIn) -> None:
+    aws.fault("hang", "*", seconds=2 * PATIENCE, count=-1)
+    for deadline in (1.0, 10.0):  # a busy machine may be late
+        began = time.monotonic()
+        with pytest.raises(RefusedError, match="AWS cannot be reached: no answer"):
+            checked(CHANNEL, deadline=deadline)
+        if (seconds := time.monotonic() - began) < 2 * deadline:
+            break
+    assert deadline <= seconds < 2 * deadline
     aws.clear_faults()
 
 
