@@ -184,7 +184,8 @@ def _between_folders(
             with redirect_stdout(sys.stderr) if as_json else nullcontext():
                 reshard(wanted, replace(empty, channels=channels))
         except OSError as error:
-            raise RefusedError(f"{error.filename or output}: {error.strerror}; correct that, or use another path") from None
+            where = error.filename or output
+            raise RefusedError(f"{where}: {error.strerror}; correct that, or use another path") from None
         except (ChannelError, ImportError) as error:
             raise RefusedError(reason(error, output)) from None
     if as_json:

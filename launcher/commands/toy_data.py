@@ -32,7 +32,7 @@ _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
         "--size",
         type=click.IntRange(1, _MOST_PIXELS),
         metavar="PIXELS",
-        default=1024,
+        default=128,
         help="Width and height of an image.",
     ),
     click.option(
@@ -47,9 +47,10 @@ _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
 def toy_data(directory: Path, toy: SimpleNamespace, as_json: bool) -> None:
     """Make shards of random images to measure with.
 
-    DIR gets tar shards of about 400 MB: 100 samples each, of an `image` (a PNG of 1024 x 1024 RGB pixels) and a `label` (a grey
-    PNG of that size). The pixels are random, so nothing makes the files smaller, and the same options make the same bytes. DIR
-    must be new or empty; it appears when all shards are complete. Class folders have images of increasing brightness.
+    DIR gets ten tar shards of 7 MB: 100 samples each, of an `image` (a PNG of 128 x 128 RGB pixels) and a `label` (a grey PNG of
+    that size). With --size 1024, they have 400 MB each. The pixels are random, so nothing makes the files smaller, and the same
+    options make the same bytes. DIR must be new or empty; it appears when all shards are complete. Class folders have images of
+    increasing brightness.
     """
     try:
         files = _make(directory, toy, Console(as_json=as_json))
@@ -74,11 +75,13 @@ def _make(directory: Path, toy: SimpleNamespace, console: Console) -> list[tuple
     unfinished = directory.absolute().with_name(f".{directory.absolute().name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        total = toy.shards * toy.samples * 4 * toy.size * toy.size
+        channels = 3 if toy.format == "folders" else 4
+        total = toy.shards * toy.samples * channels * toy.size * toy.size
         free = shutil.disk_usage(next(folder for folder in unfinished.parents if folder.exists())).free
         if total > free:
             needs = f"needs {human_bytes(total)}, and its disk has {human_bytes(free)} free"
             raise RefusedError(f"{directory}: {needs}; make fewer or smaller shards, or use another folder")
+        console.say(f"{directory}: writing {human_bytes(total)}")
         with console.progress(f"making {directory}", total=total) as advance:
             if toy.format == "folders":
                 files = list(_write_folders(unfinished, toy, advance))
@@ -108,7 +111,7 @@ def _write_folders(directory: Path, toy: SimpleNamespace, advance: Callable[[int
         folder.mkdir(parents=True)
         for image in range(toy.samples):
             (folder / f"{image:05d}.png").write_bytes(png(pixels, toy.size, 3, shades))
-            advance(4 * toy.size * toy.size)
+            advance(3 * toy.size * toy.size)
         yield folder.name, sum(file.stat().st_size for file in folder.iterdir())
 
 

@@ -63,12 +63,15 @@ def test_class_folders_have_images_of_increasing_brightness(tmp_path: Path) -> N
     assert all(dark[1] <= light[0] for dark, light in pairwise(ranges))
 
 
-def test_toy_data_is_the_same_again_and_changes_with_the_seed(tmp_path: Path) -> None:
+def test_toy_data_is_the_same_again_and_changes_with_the_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tiny = ("--shards", "1", "--samples", "1", "--size", "8")
     made = []
     for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
         assert launch(tmp_path / name, *tiny, "--seed", seed) == 0
         made.append((tmp_path / name / "00000.tar").read_bytes())
+        assert capsys.readouterr().err == f"{tmp_path / name}: writing 256 bytes\n"
     assert made[0] == made[1] != made[2]
 
 
@@ -85,14 +88,14 @@ def test_toy_data_that_no_disk_can_hold_is_refused_before_it_is_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert launch("new/toy", "--shards", "1000000000000") == 3
-    assert "new/toy: needs 419430400.0 TB, and its disk has" in capsys.readouterr().err
+    assert "new/toy: needs 6553600.0 TB, and its disk has" in capsys.readouterr().err
     assert launch("s3://bucket/toy") == 2
     assert "'s3://bucket/toy' is not a path on this machine" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupted_toy_data_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "launcher", "toy-data", "toy", "--shards", "3"]
+    command = [sys.executable, "-m", "launcher", "toy-data", "toy", "--shards", "3", "--size", "1024"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
         while not any(tmp_path.rglob("*.tar.part")):
             assert process.poll() is None
