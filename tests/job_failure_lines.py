@@ -56,6 +56,17 @@ LINES: list[tuple[str, str, str]] = [
     ("image-architecture", "/usr/bin/python3: exec format error", "processor"),
     ("requirements", "ERROR: No matching distribution found for torchh==9", "torchh==9"),
     ("missing-module", "ModuleNotFoundError: No module named 'webdataset'", "webdataset"),
+    (
+        "missing-module",
+        "ImportError: s3torchconnector is not installed, and reading in S3 needs it: pip",
+        "s3torchconnector",
+    ),
+    (
+        "not-by-torchrun",
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set",
+        "RANK",
+    ),
+    ("not-by-torchrun", "KeyError: 'LOCAL_RANK'", "LOCAL_RANK"),
     ("import-failed", "ImportError: cannot import name 'triu' from 'scipy.linalg'", "triu"),
     ("relative-import", "ImportError: attempted relative import with no known parent package", "package"),
     (
