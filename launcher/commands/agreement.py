@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ import click
 
 import launcher
 from launcher.code.git import commit_of
-from launcher.console import Console, duration
+from launcher.console import Console, duration, say
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.limit import attempts_of, limit_of, objection, refuse_above_limit, refuse_above_locked
 from launcher.cost.show import cost_in_one_line, limit, machines
 from launcher.errors import StoppedError
+from launcher.request.image_uris import image_region
 from sagemaker_channels import contract
 
 _MOST_CHANNELS = 4  # that the question lists by name
@@ -51,6 +53,21 @@ def require_agreement(
         raise KeyboardInterrupt("interrupted; nothing was created") from None
     if not answer:
         raise StoppedError("not submitted; nothing was created")
+
+
+def show_excess(plan: launcher.Plan) -> None:
+    """Print that a plan may cost more than a limit that the user has set. Raises SpecError if the team has locked it."""
+    region, most = known_region(plan), limit_of(plan.spec)
+    refuse_above_locked(plan, region)
+    if most.source and (reason := objection(plan.request, region, most, attempts_of(plan.spec))):
+        say(f"warning: {reason}, so it is not submitted unless you agree", "yellow")
+
+
+def known_region(plan: launcher.Plan) -> str | None:
+    """Return the region if it is known without boto3; an ECR image is stored in the region of its job."""
+    image = plan.request.get("AlgorithmSpecification", {}).get("TrainingImage", "")
+    configured = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return plan.spec.region or configured or image_region(image)
 
 
 def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> Iterator[str]:

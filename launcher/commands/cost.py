@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import launcher
 from launcher.commands import options
+from launcher.commands.agreement import known_region, show_excess
 from launcher.console import print_line, say
 from launcher.cost.estimate import Estimate, estimate, why_not
 from launcher.cost.prices import API_REGION, Lookup, ask_prices, instance_price
 from launcher.cost.show import as_data, as_text
 from launcher.errors import InputError, RefusedError
 from launcher.parsing.spec_text import is_spec
-from launcher.request.image_uris import image_region
 
 
 @options.command("cost", "cost job.yaml")
@@ -31,21 +30,15 @@ def cost(spec: str, online: bool, reading: options.SpecOptions, as_json: bool) -
     if not is_spec(spec) and not Path(spec).exists():
         raise InputError(f"{spec!r} is not a spec; `launch status {spec}` shows what a job of this name has cost")
     plan = reading.plan(spec)
-    found = _ask(plan) if online else _estimated(plan, _region(plan))
+    found = _ask(plan) if online else _estimated(plan, known_region(plan))
     if as_json:
         options.print_json(as_data(found))
-        return
-    name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
-    print_line("\n".join(as_text(found, name)))
-    if found.unknown and not online:
-        say("`--online` asks AWS for the prices missing from the table", "yellow")
-
-
-def _region(plan: launcher.Plan) -> str | None:
-    """Return the region if it is known without boto3; an ECR image is stored in the region of its job."""
-    image = plan.request.get("AlgorithmSpecification", {}).get("TrainingImage", "")
-    configured = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return plan.spec.region or configured or image_region(image)
+    else:
+        name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
+        print_line("\n".join(as_text(found, name)))
+        if found.unknown and not online:
+            say("`--online` asks AWS for the prices missing from the table", "yellow")
+    show_excess(plan)
 
 
 def _ask(plan: launcher.Plan) -> Estimate:

@@ -14,7 +14,7 @@ import click
 import launcher
 from launcher import bundled
 from launcher.commands import options, sweep
-from launcher.commands.agreement import require_agreement
+from launcher.commands.agreement import require_agreement, show_excess
 from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, print_line, say, show_problems
 from launcher.errors import INTERRUPTED, AccountError, LaunchError, RefusedError, dotted
@@ -184,6 +184,7 @@ def _print_request(plan: launcher.Plan, doing: Submission) -> int:
         names = ", ".join(map(dotted, plan.masked))
         say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
     show_code(plan)
+    show_excess(plan)
     return 0
 
 

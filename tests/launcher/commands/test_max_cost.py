@@ -103,6 +103,20 @@ def test_no_answer_exceeds_a_locked_max_cost(aws: StandIn, folder: Path, monkeyp
     assert aws.requests() == []
 
 
+@pytest.mark.parametrize("command", [["job.yaml", "--dry-run"], ["cost", "job.yaml"]])
+def test_limit_is_compared_without_an_account(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    done = launching.launch(*command, "--set", "max_cost=700")
+    assert "warning: it can cost at most $680,558.60, more than max_cost $700.00 (--set" in done.stderr
+    done_by_default = launching.launch(*command)
+    assert (done.returncode, done_by_default.returncode, done_by_default.stderr) == (0, 0, "")
+    (folder / "team.yaml").write_text("locked: {max_cost: 500}")
+    monkeypatch.setenv("LAUNCH_TEAM", "team.yaml")
+    done = launching.launch(*command)
+    assert (done.returncode, "which the team has locked" in done.stderr) == (2, True)
+
+
 def test_keys_pressed_before_the_question_do_not_answer_it(aws: StandIn) -> None:
     assert launch("job.yaml", "--no-check", "--name", "one", before="y\n", answer="n\n")[0] == 5
     assert aws.requests() == []
