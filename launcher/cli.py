@@ -91,7 +91,9 @@ def _explain(code: str) -> str:
 
     text = explanation(code) if code else "\n".join(all_codes())
     if text is None:
-        raise click.UsageError(f"{code!r} is not a problem code{did_you_mean(code, all_codes())}")
+        raise click.UsageError(
+            f"{code!r} is not a problem code{did_you_mean(code, all_codes())}; --explain alone lists them"
+        )
     return text
 
 

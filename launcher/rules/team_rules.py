@@ -33,12 +33,12 @@ def team_problems(spec: JobSpec, origin: Origin) -> Iterator[Problem]:
             continue
         value = value_at(spec, path)
         if value is None or value in ("", (), {}):
-            wanted = f" to match {pattern!r}" if pattern is not None else ""
+            wanted = f" to match '{pattern}'" if pattern is not None else ""
             yield _problem(spec, path, f"is required by the team's file ({_line(at)}){wanted}; write it", REQUIRED)
         elif pattern is not None and not all(
             re.fullmatch(pattern, _text(each)) for each in (value if isinstance(value, tuple) else (value,))
         ):
-            wrong = f"does not match {pattern!r}, which the team's file requires ({_line(at)}); correct it"
+            wrong = f"does not match '{pattern}', which the team's file requires ({_line(at)}); correct it"
             yield _problem(spec, path, wrong, REQUIRED)
     for path in (("role_arn",), ("request", "RoleArn")):
         role = re.match(r"arn:[^:]*:iam::([0-9]{12}):", str(value_at(spec, path)))

@@ -156,6 +156,8 @@ def test_violation_names_both_lines_on_the_command_line_and_whatever_the_option(
     done = launch("jobs/job.yaml", "--dry-run", "--ignore", "team-required")
     assert "errors cannot be ignored" in done.stderr
     assert "[team-required]" in done.stderr
+    write(project / ".launch.yaml", r"required: {resource_config.instance_type: ml\.g5\..*}")
+    assert r"does not match 'ml\.g5\..*', which" in launch("jobs/job.yaml", "--dry-run").stderr
 
 
 def test_specs_of_commands_and_of_python_take_the_layers(project: Path) -> None:
