@@ -67,9 +67,11 @@ class Folder:
         except OSError as error:
             reason, remedy = error.strerror, "give a folder that this job may write, or an s3:// URI"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                written, free = unfinished.stat().st_size, shutil.disk_usage(file.parent).free
-                reason = f"the disk is full after {written:,} bytes of it, and {free:,} are free"
+                reason = "the disk is full"
                 remedy = "make room, keep fewer checkpoints, or save to a larger disk or to an s3:// URI"
+                with suppress(FileNotFoundError):  # There was no room for the folder or an empty file, either.
+                    written, free = unfinished.stat().st_size, shutil.disk_usage(file.parent).free
+                    reason += f" after {written:,} bytes of it, and {free:,} are free"
             raise ChannelError(f"{file} cannot be written: {reason}", remedy=remedy) from error
         finally:
             with suppress(OSError):

@@ -65,18 +65,27 @@ for size in (300_000, 3_000_000):
     except ChannelError as error:
         print(error)
 print(checkpoints.latest())
+try:
+    for number in range(100):
+        open(f"{sys.argv[1]}/disk/{number}", "x").close()
+except OSError:
+    checkpoints.save(number, model=torch.nn.Linear(1, 1))
+try:
+    checkpoints.wait()
+except ChannelError as error:
+    print(error)
 """
 
 
 def test_full_disk_is_reported_with_path_and_bytes(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
-    script = 'mount -t tmpfs -o size=1m none "$1/disk" && exec "$0" -c "$2" "$1"'
+    script = 'mount -t tmpfs -o size=1m,nr_inodes=50 none "$1/disk" && exec "$0" -c "$2" "$1"'
     inside = ["unshare", "--user", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*inside, "true"], check=False).returncode:
         pytest.skip("needs namespaces")
     command = [*inside, "sh", "-c", script, sys.executable, str(tmp_path), FULL]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    first, second, left = done.stdout.splitlines()
+    first, second, left, third = done.stdout.splitlines()
     for said in (first, second):
         assert re.search(
             rf"{tmp_path}/disk/step-.*/rank-.* cannot be written: the disk is full after [1-9][\d,]+ bytes of it, and [\d,]+ "
@@ -84,6 +93,7 @@ def test_full_disk_is_reported_with_path_and_bytes(tmp_path: Path) -> None:
             said,
         )
     assert left == "1"
+    assert re.search("/step-.*/rank-.* cannot be written: the disk is full; make room, keep fewer", third)
 
 
 @pytest.mark.parametrize("what", [partial(save, "s3://bucket", b"two"), partial(load, "s3://bucket")])
