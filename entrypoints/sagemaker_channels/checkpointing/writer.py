@@ -65,6 +65,7 @@ class Writer:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))},
+            start_new_session=True,  # Ctrl-C and torchrun signal a whole process group, perhaps before `main` ignores it.
         )
         threading.Thread(target=self._process.wait).start()  # Python's exit waits for it.
 

@@ -168,6 +168,14 @@ def test_writer_killed_at_any_file_operation_leaves_the_last_complete_checkpoint
     assert len(ends) > 8 and set(ends) == {2, 3} and ends == sorted(ends, key=(2, 3).index)
 
 
+def test_signal_to_the_process_group_of_the_training_does_not_reach_the_writer(tmp_path: Path) -> None:
+    """Ctrl-C and torchrun send it to the group. The writer ignores it, but not while its Python starts."""
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, **parts())
+        [writer] = writers()
+        assert os.getpgid(writer) == os.getsid(writer) == writer
+
+
 SCRIPT = """
 import os, signal, sys
 from training_parts import parts
