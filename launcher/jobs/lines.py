@@ -224,22 +224,30 @@ def lines_so_far(
 def last_lines(account: Account, description: Mapping[str, Any]) -> tuple[Line, ...]:
     """Return the end of every host's log, oldest line first and with secrets masked; of hosts whose log can be read.
 
-    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter.
+    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter. Without
+    startFromHead, pages are empty more often, since each is of a span of time (github.com/boto/boto3/issues/3718).
     """
     prefix, created = f"{description['TrainingJobName']}/", creation_of(description)
 
     def end_of(stream: str) -> list[dict[str, Any]]:
-        answer = account.call("logs", "get_log_events", logGroupName=_GROUP, logStreamName=stream, limit=_END_EVENTS)
-        return list(answer["events"])
+        asked: dict[str, Any] = {"logGroupName": _GROUP, "logStreamName": stream, "limit": _END_EVENTS}
+        events: list[dict[str, Any]] = []
+        with suppress(AwsError):
+            while len(events) < _END_EVENTS:
+                page = account.call("logs", "get_log_events", **asked)
+                events = page["events"] + events
+                if page["nextBackwardToken"] == asked.get("nextToken"):
+                    break
+                asked["nextToken"] = page["nextBackwardToken"]
+        return events
 
     streams: dict[str, str] = {}
     lines: list[Line] = []
     with suppress(AwsError):  # the job's status is still worth showing, and so are the other hosts' lines
         streams = {host_of(name): name for name in sorted(_streams(account, prefix, created))}
     for name, outcome in concurrently(end_of, list(streams.values()), _END_THREADS):
-        with suppress(AwsError):
-            for event in outcome.result():
-                parts = account.mask.apply(event["message"]).splitlines()[-_END_EVENTS:]
-                lines += [Line(event["timestamp"], host_of(name), part) for part in parts]
+        for event in outcome.result():
+            parts = account.mask.apply(event["message"]).splitlines()[-_END_EVENTS:]
+            lines += [Line(event["timestamp"], host_of(name), part) for part in parts]
     lines.sort(key=_time)
     return tuple(last_of_each_host(lines, END_CHARACTERS))

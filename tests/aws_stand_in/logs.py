@@ -2,7 +2,7 @@
 
 Sources: CloudWatch Logs' API reference. GetLogEvents: up to 10,000 events or 1 MB (a message's bytes and 26 for each), `startTime`
 inclusive, `endTime` exclusive, the last page unless `startFromHead`; at the end of a stream the forward token is the one that was
-sent. FilterLogEvents: streams interleaved in time, `endTime` inclusive, a token as long as there is more, and pages that can be
+sent. FilterLogEvents: streams interleaved in time, `endTime` inclusive, a token as long as there is more. Pages of both can be
 empty although there is more. Both tokens are places in time: an event that arrives late, with an earlier time than the token's,
 is not returned after it. The group and a stream exist from the first line on, and are not found before.
 
@@ -73,7 +73,7 @@ class Logs:
         self._number = self._pages = self._empty_every = 0
 
     def control(self, name: str, parameters: dict[str, Any]) -> Any:
-        """Do an order: `append` adds lines to a stream, `delay` delays its lines, `empty_every` empties each n-th filtered page."""
+        """Do an order: `append` adds lines to a stream, `delay` delays its lines, `empty_every` empties each n-th page."""
         if name == "append":
             return self._append(parameters["stream"], parameters["lines"], parameters.get("timestamps"))
         if name == "delay":
@@ -152,13 +152,16 @@ class Logs:
         if token:
             place = _place(token)
             first, last = (first, min(last, place)) if backward else (max(first, place), last)
-        events = stream.between(first, last, self._now())
+        self._pages += 1
+        is_due = bool(self._empty_every) and self._pages % self._empty_every == 0
+        is_gap = is_due and any(stream.between(first, last, self._now()))
+        events = iter(()) if is_gap else stream.between(first, last, self._now())
         page, _ = _page(reversed(list(events)) if backward else events, limit)
         if backward:
             page.reverse()
         # Tokens are places: forward continues after the last event returned, backward before the first.
         here = _place(token) if token else (last if backward and not page and last[0] < 10**14 - 1 else first)
-        before = page[0][:2] if page else here
+        before = page[0][:2] if page else last if is_gap and backward else here
         after = (page[-1].timestamp, page[-1].number + 1) if page else here
         return {
             "events": [
@@ -169,8 +172,8 @@ class Logs:
                 }
                 for one in page
             ],
-            "nextForwardToken": "f/" + _ID.format(*after),
-            "nextBackwardToken": "b/" + _ID.format(*before),
+            "nextForwardToken": "f/" + _ID.format(*after) + f"/{self._pages}" * is_gap,
+            "nextBackwardToken": "b/" + _ID.format(*before) + f"/{self._pages}" * is_gap,
         }
 
     def _filter(self, parameters: dict[str, Any]) -> dict[str, Any]:

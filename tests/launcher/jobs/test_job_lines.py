@@ -181,6 +181,16 @@ def test_last_lines_merge_all_hosts(aws: StandIn) -> None:
     assert last_lines(Account(), {"TrainingJobName": "cats-1"}) == ()
 
 
+def test_last_lines_are_behind_empty_pages(aws: StandIn) -> None:
+    """A page is of a span of time, in which the job may have printed nothing; so the first page of an older job is often empty."""
+    aws.log("cats-1", ["a", "b"], timestamps=[1, 3])
+    for pages in (2, 3):
+        aws.order("logs/empty_every", pages=pages)
+        for _ in range(pages):
+            assert [line.message for line in last_lines(Account(), {"TrainingJobName": "cats-1"})] == ["a", "b"]
+        assert [line.message for line in so_far(Account())] == ["a", "b"]
+
+
 def test_last_lines_are_those_of_every_host_and_bounded(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = [f"algo-{number}" for number in range(1, 61)]
     for host in hosts:
