@@ -162,6 +162,7 @@ def run_there(
     Raises RefusedError if all together may cost too much, unless that is `agreed`; `agree` is how to.
     """
     from launcher.jobs.follow import look_at
+    from launcher.jobs.lookup import tried
     from launcher.jobs.submission import submit
 
     if max_parallel and jobs[0].plan.spec.queue is not None:
@@ -189,8 +190,9 @@ def run_there(
                     show_error(f"{member.name}: {error}{error.remedy}; no more jobs are created")
             for name in list(running):
                 time.sleep(_PACE_SECONDS)
-                if _has_ended(account, name, running[name], shown, console):
-                    results[name] = look_at(account, name, console)
+                has_ended = _has_ended(account, name, running[name], shown, console)
+                if has_ended and (ended := tried(console.warn, look_at, account, name, console)):
+                    results[name] = ended
                     del running[name]
             if running:
                 time.sleep(_ROUND_SECONDS)

@@ -142,6 +142,14 @@ def test_sweep_function_creates_each_job_once_and_returns_a_row_for_it(completin
 
 
 @pytest.mark.usefixtures("quick_sleep")
+def test_throttled_look_at_an_ended_job_is_repeated(completing: StandIn) -> None:
+    completing.fault("throttle", "sagemaker:ListTags", count=6)  # the attempts of one call
+    done = launch(*SWEEP, "--json")
+    assert (done.returncode, len(json.loads(done.stdout))) == (0, 4), done.stderr
+    assert "sagemaker:ListTags: Rate exceeded [ThrottlingException]; trying again until it works" in done.stderr
+
+
+@pytest.mark.usefixtures("quick_sleep")
 def test_changed_spec_does_not_pass_for_the_same_sweep(completing: StandIn) -> None:
     assert launch(*SWEEP).returncode == 0
     changed = launch(*SWEEP, "--set", "hyperparameters.epochs=6")
