@@ -27,6 +27,7 @@ from launcher.spec.team import OUTPUT
 
 if TYPE_CHECKING:
     from launcher.aws.session import Account
+    from launcher.jobs.follow import View
     from launcher.sweeps import Member
 
 _FOLLOWED = ("stop_on_exit", "on_end")
@@ -229,34 +230,36 @@ def _submit(
 
 def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, doing: Submission) -> int:
     """Submit and follow the job, and stop it if a signal ends that."""
+    from launcher.jobs.follow import View
     from launcher.jobs.lookup import stop
     from launcher.jobs.submission import submit
     from launcher.local.watch import stop_signals
 
     with stop_signals() as stops:
-        stops.held = True  # a signal while the job is created would leave one that is not known here
-        job = submit(plan, account, console)
-        try:
-            stops.release()
-            # Python 3.10 can lose what a signal's handler raises in a `try` statement, so the signals are looked for, too.
-            code = _after_creation(job, account, console, doing, stops.release)
-        except KeyboardInterrupt:
-            code = INTERRUPTED
-        stops.held = True
-        if code == INTERRUPTED:
+
+        def hold() -> None:
+            stops.held = True
+
+        def stop_job() -> None:
+            hold()
             try:
                 console.say(stop(account, job.name)[1], "yellow")
             except RefusedError as error:
                 raise RefusedError(f"{job.name} continues, since it cannot be stopped: {error}") from None
-        return code
+
+        # A signal while the job is created would leave one that is not known here.
+        job = submit(plan, account, console, on_uploaded=hold)
+        try:
+            # Python 3.10 can lose what a signal's handler raises in a `try` statement, so the signals are looked for, too.
+            view = View(logs=doing.shows_log, stop=stop_job, on_round=stops.release)
+            return _after_creation(job, account, console, doing, view)
+        except KeyboardInterrupt:
+            stop_job()
+            return INTERRUPTED
 
 
 def _after_creation(
-    job: launcher.Submitted,
-    account: Account,
-    console: Console,
-    doing: Submission,
-    on_round: Callable[[], None] = lambda: None,
+    job: launcher.Submitted, account: Account, console: Console, doing: Submission, view: View | None = None
 ) -> int:
     """Report that the job exists, and follow it if that is wanted."""
     place = f"{queue}, {job.region}" if (queue := job.queue) else job.region
@@ -267,7 +270,7 @@ def _after_creation(
     if doing.shows_log or doing.wait:
         from launcher.jobs.follow import View
 
-        view = View(logs=doing.shows_log, continues=not doing.stop_on_exit, on_round=on_round)
+        view = view or View(logs=doing.shows_log)
         outcome = launcher.follow(job, account=account, console=console, view=view)
         if doing.as_json:
             options.print_json(outcome.as_data())

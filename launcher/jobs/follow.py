@@ -41,9 +41,9 @@ class View(NamedTuple):
     selection: Selection = Selection()
     on_line: Callable[[Line], None] | None = None  # receives the lines instead of the console
     plot: Path | None = None  # where the metrics are drawn at the end
-    continues: bool = True  # whether the job continues after Ctrl-C; if not, the caller stops it
+    stop: Callable[[], None] | None = None  # stops the job after Ctrl-C; otherwise it continues
     settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
-    on_round: Callable[[], None] = lambda: None  # called every second; may raise KeyboardInterrupt
+    on_round: Callable[[], None] = lambda: None  # called first and every second; may raise KeyboardInterrupt
 
 
 def follow(
@@ -65,7 +65,9 @@ def follow(
     outcome = following.outcome(interrupted=interrupted)
     if not interrupted:
         outcome.show(console)
-    elif view.continues:
+    elif view.stop:
+        view.stop()
+    else:
         console.say(f"{name} continues; {resume} resumes following it, `launch stop {named}` stops it", "yellow")
     if view.plot:
         plot({name: following.read.metrics.panels()}, view.plot, console)
@@ -135,9 +137,10 @@ class _Following:
         return str(self._description.get("TrainingJobStatus", ""))
 
     def to_the_end(self) -> None:
+        self._view.on_round()
         while not self._described():
-            self._view.on_round()
             time.sleep(ROUND_SECONDS)
+            self._view.on_round()
         check_host(self._view.selection.host, self._description)
         self.read = ReadLines(self._description, self._console, self._view.on_line)
         described = time.monotonic()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,14 @@ class Submitted:
     """The name of that queue."""
 
 
-def submit(plan: Plan, account: Account, console: Console, *, again: bool = False) -> Submitted:
+def submit(
+    plan: Plan,
+    account: Account,
+    console: Console,
+    *,
+    again: bool = False,
+    on_uploaded: Callable[[], None] = lambda: None,
+) -> Submitted:
     """Upload the code and create the job; with `again`, a job of this name and request that exists is returned instead.
 
     Raises SpecError if the team's files do not allow the account or region, AccountError if AWS refuses the request or the name is
@@ -93,6 +100,7 @@ def submit(plan: Plan, account: Account, console: Console, *, again: bool = Fals
             raise _name_taken(older, plan, account)
         return _submitted(plan, account, older, was_found=True)
     upload_code(plan, account, console)
+    on_uploaded()
     try:
         return _create(plan, account, console)
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from aws_stand_in import StandIn
 from followed_job import job
 from forked import LAUNCHER, Forked
 from launching import launch
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 from submitted_spec import SPEC
 
 SUBMIT = ("submit", "job.yaml", "--no-check", "--yes", "--wait")
@@ -26,8 +26,8 @@ def completing(submittable: None, aws: StandIn) -> StandIn:
     return aws
 
 
-def stopped_on_exit() -> Forked:
-    return Forked(LAUNCHER, ["-m", "launcher", *SUBMIT, "--stop-on-exit"])
+def stopped_on_exit(*options: str) -> Forked:
+    return Forked(LAUNCHER, ["-m", "launcher", *SUBMIT, "--stop-on-exit", *options])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -54,15 +54,26 @@ def test_signal_during_creation_stops_the_job(submittable: None, aws: StandIn) -
     assert aws.job("digits-1")["TrainingJobStatus"] == "Stopping"
 
 
+def test_signal_during_upload_creates_no_job(submittable: None, aws: StandIn) -> None:
+    aws.fault("hang", "s3:PutObject", seconds=2 * PATIENCE)
+    with stopped_on_exit("--json") as process:
+        wait_for(lambda: bool(aws.calls("PutObject")))
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=PATIENCE)
+    aws.clear_faults()
+    assert (process.returncode, json.loads(shown)) == (130, {"error": "interrupted", "exit_code": 130})
+    assert aws.requests() == []
+
+
 def test_job_that_cannot_be_stopped_is_reported(submittable: None, aws: StandIn) -> None:
     aws.deny("sagemaker:StopTrainingJob")
-    with stopped_on_exit() as process:
+    with stopped_on_exit("--json") as process:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("created"):
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        shown = process.stderr.read()
-        assert process.wait(PATIENCE) == 3
+        out, shown = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, json.loads(out)["exit_code"]) == (3, 3)
     assert "digits-1 continues, since it cannot be stopped: " in shown
     assert "sagemaker:StopTrainingJob" in shown
 
