@@ -47,8 +47,10 @@ from sagemaker_channels import contract
 
 _RUNNERS = {"process": "processes", "docker": "containers", "podman": "containers"}
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
+_FOLDER = "the run's folder"  # a link to it, beside the folders of channels; no channel can have this name
 # The temporary files; and FIFOs, at which a search of the run's folder would wait for ever, and sockets, which S3 cannot have.
-_REMOVE = """rm -rf "$1"; find "$2" -xdev '(' -type p -o -type s ')' -delete"""
+# The link is made with the folder, since until then another run of this name may have made its own.
+_REMOVE = f"""find "$1/{_FOLDER}/" -xdev '(' -type p -o -type s ')' -delete; rm -rf "$1\""""
 
 
 def run_local(plan: Plan, options: LocalOptions) -> Outcome:
@@ -73,7 +75,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
             stops.held = True  # A signal in the moment in which a folder is made would leave that folder.
             # The path of macOS's own temporary folder leaves too few of a socket's 103 characters to the job.
             scratch = Path(tempfile.mkdtemp(prefix="launch-", dir="/tmp" if sys.platform == "darwin" else None))
-            stack.enter_context(at_the_end(_REMOVE, scratch, folder))
+            stack.enter_context(at_the_end(_REMOVE, scratch))
             stops.release()
             run = LocalRun(plan, options, folder, hosts, console, runner, scratch)
             local = with_channel_paths(plan, options.channels, scratch)
@@ -91,6 +93,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
             _ask_about_size(run, store)
             stack.enter_context(refuse_full_disk(folder))
             _make_folder(folder)
+            (scratch / _FOLDER).symlink_to(folder)
             if options.shell:
                 code = open_shell(run, store, file_systems, stops)
                 return Outcome({"TrainingJobName": plan.request["TrainingJobName"]}, local_exit_code=code)
@@ -155,8 +158,8 @@ def _make_folder(folder: Path) -> None:
             raise RefusedError(
                 f"{runs} belongs to another user, who could change this run; run in a folder of your own"
             )
-        folder.mkdir(0o700)
         (runs / ".gitignore").write_text("*\n")
+        folder.mkdir(0o700)
     except FileExistsError:
         raise _existing_run(folder) from None
     except OSError as error:

@@ -10,9 +10,14 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import launcher
+from launcher.errors import RefusedError
+from launcher.local.channels.stores import embedded_store
+from launcher.local.workspace import LocalOptions
 from launcher.rules.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, begun, command, launch, processes_of, result, signalled, write_job
 from patience import PATIENCE, wait_for
@@ -130,6 +135,22 @@ def test_run_of_the_same_name_is_refused(here: Path) -> None:
     assert "earlier run of this name; unless it is still running, `launch clean job` removes it, or use" in launch(
         here, code=3
     )
+
+
+def test_simultaneous_run_of_the_same_name_keeps_its_fifos(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_job(here, "")
+    monkeypatch.chdir(here)
+    fifo = here / ".launch/job/algo-1/pipe_0"
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        fifo.parent.mkdir(parents=True)
+        os.mkfifo(fifo)
+        return embedded_store(*arguments, **options)
+
+    monkeypatch.setattr("launcher.local.run.embedded_store", meanwhile)
+    with pytest.raises(RefusedError, match="holds an earlier run of this name"):
+        launcher.run_local(launcher.plan("job.yaml", name="job"), options=LocalOptions(data=Path("data")))
+    assert fifo.is_fifo()
 
 
 def test_stop_immediately_after_the_start_ends_the_job(here: Path) -> None:
