@@ -25,6 +25,7 @@ from launcher.local.checkpoints import Checkpoints
 from launcher.local.engine import Engine
 from launcher.local.fidelity import note_facts
 from launcher.local.report import announce
+from launcher.local.runs import note_begin
 from launcher.local.state import LocalRun
 from launcher.local.watch import Stops
 from launcher.local.workspace import BEST_SHELL, HostProcess
@@ -41,6 +42,7 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, run.folder, ignore_errors=True)
         run.stored(run.plan.request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
+        note_begin(run)  # `launch clean` finds it if this process is killed
         announce(run)
         hosts = delivered(
             run, store, file_systems, Checkpoints(run, store), lambda error: run.console.warn(str(error)), stack

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -130,3 +131,17 @@ def test_shell_ends_with_the_launcher(here: Path) -> None:
         assert terminal.end() == 130, terminal.shown
     assert not (here / ".launch/job").exists()
     assert_nothing_is_left(here)
+
+
+def test_killed_shell_can_be_cleaned(here: Path) -> None:
+    write_job(here, "")
+    with subprocess.Popen([*COMMAND, "--no-namespaces"], cwd=here, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("echo ready\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+    clean = [sys.executable, "-m", "launcher", "clean", "job", "--yes"]
+    done = subprocess.run(clean, cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (here / ".launch/job").exists()
