@@ -23,6 +23,7 @@ from launcher.console import Console
 from launcher.errors import InputError, RefusedError
 from launcher.local import enter
 from launcher.local.leftovers import remove_tree
+from launcher.local.runs import RUNS_FOLDER
 from launcher.local.workspace import BindMount, HostProcess, LocalOptions
 from launcher.planning import Plan, boot_arguments
 from sagemaker_channels import contract
@@ -204,7 +205,11 @@ def why_no_namespaces() -> str | None:
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         return f"{', '.join(missing)} not found (package util-linux)"
     base = Path(contract.BASE_DIR)
-    return _attempt(f"mount -t tmpfs none {base.parent} && mkdir {base} && mount --bind /dev/null /etc/hosts")
+    # There, root is not above the permissions of other users' folders.
+    entered = f'{{ cd "$1" && {{ [ ! -d {RUNS_FOLDER} ] || cd {RUNS_FOLDER}; }}; }} 2>&-'
+    refused = f'{{ echo "root may not enter another user\'s $1/{RUNS_FOLDER} in a namespace" >&2; exit 1; }}'
+    mounted = f"mount -t tmpfs none {base.parent} && mkdir {base} && mount --bind /dev/null /etc/hosts"
+    return _attempt(f"{entered} || {refused}; {mounted}", Path.cwd())
 
 
 def why_no_overlay(source: Path, scratch: Path) -> str | None:

@@ -69,6 +69,17 @@ def test_runs_folder_of_another_user_is_refused(here: Path, is_link: bool) -> No
     assert "algo-1 | ran\n" in launch(here)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_runs_in_the_folder_of_a_users_runs_without_namespaces(here: Path) -> None:
+    """As with `sudo`: in a user namespace, root may not enter it."""
+    namespaces()
+    write_job(here, "print('done')")
+    (here / ".launch").mkdir(0o700)
+    for folder in (here, here / ".launch"):
+        os.chown(folder, 65534, 65534)
+    assert f"no /opt/ml (root may not enter another user's {here}/.launch in a namespace)" in launch(here)
+
+
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
 def test_secret_argument_is_warned_of_and_in_no_file(
     here: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
