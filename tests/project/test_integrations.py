@@ -61,6 +61,19 @@ def test_hook_checks_the_specs_that_extend_a_file_in_its_place(specs: Path, caps
     assert re.findall(r"^error: ([\w/]+\.yaml):", capsys.readouterr().err, re.MULTILINE) == ["jobs/two.yaml"]
 
 
+def test_hook_checks_the_specs_below_a_changed_file_of_the_team(
+    specs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LAUNCH_TEAM")
+    (specs / "wrong.yaml").unlink()
+    (specs / ".launch.yaml").write_text("required: {tags.team: vision}\n")
+    assert pre_commit.main([".launch.yaml"]) == 0  # the repository has no spec
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "add", "."], check=True)
+    assert pre_commit.main([".launch.yaml"]) == 2
+    assert "right.yaml:1:1: tags.team: is required by the team's file" in capsys.readouterr().err
+
+
 def test_hook_is_declared_as_the_documentation_writes_it() -> None:
     (ours,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     page = (ROOT / "docs/howto/editors.md").read_text()
