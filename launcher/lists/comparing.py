@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from launcher.lists.classes import IN_WORDS, as_classes, columns
 from launcher.lists.list_files import Lines
 from sagemaker_channels.samples.lst import Line
 
 Changes = dict[str, Sequence[tuple[Line | None, Line | None]]]  # by kind: the old and the new line, None for no line
-Problem = tuple[str, Sequence[str]]  # what is wrong, and each line, path or class for which it is
+Problems = dict[str, Sequence[str]]  # what is wrong -> each line, path or class for which it is
 
 
 def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
@@ -45,24 +45,23 @@ def _names(line: Line, width: int) -> set[str]:
     return set(map(str, classes)) if classes is not None else {f"{label:g}" for label in line.labels}
 
 
-def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | None) -> list[Problem]:
-    """Return what is wrong with well-formed lists of one data set, by their names, without their images.
+def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | None) -> Problems:
+    """Return what can be wrong with well-formed lists of one data set, by their names, without their images.
 
     `names` are those of the classes, or nothing; `file` has them.
     """
-    found: list[Problem] = [
-        ("lists have no lines; `launch lst make` writes them", [name for name in lists if not lists[name]])
-    ]
+    found: Problems = {
+        "lists have no lines; `launch lst make` writes them": [name for name in lists if not lists[name]]
+    }
     homes: dict[str, str] = {}
     for name, lines in lists.items():
         rows = Counter(line.index for line in lines.values())
         again = [f"{line.index} {line.path}" for line in lines.values() if rows[line.index] > 1]
-        found.append((f"{name}: row numbers are repeated; they must be unique", again))
+        found[f"{name}: row numbers are repeated; they must be unique"] = again
         both = [f"{path} ({homes[path]})" for path in lines if path in homes]
-        found.append((f"{name}: images are in another list, too; an image belongs to one list", both))
+        found[f"{name}: images are in another list, too; an image belongs to one list"] = both
         homes |= dict.fromkeys(lines, name)
-    outside = [path for path in homes if _leads_out(path)]
-    found.append(("paths lead out of the images' folder; write them relative to it", outside))
+    found["paths lead out of the images' folder; write them relative to it"] = [*filter(_leads_out, homes)]
     width = columns(lists.values())
     used: set[int] = set()
     wrong = []
@@ -71,13 +70,12 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
             wrong.append(as_text(line))
         else:
             used.update(classes)
-    found.append((f"labels are not {IN_WORDS}", wrong))
+    found[f"labels are not {IN_WORDS}"] = wrong
     gaps = [str(number) for number in range(width or max(used, default=-1) + 1) if number not in used]
     why = "classes have no line, but higher ones do; `launch lst edit --set NUMBER=CLASS` closes such a gap"
-    found.append((why, gaps))
-    unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
-    found.append((f"classes have no name in {file}", unnamed))
-    return [problem for problem in found if problem[1]]
+    found[why] = gaps
+    found[f"classes have no name in {file}"] = [str(number) for number in sorted(used) if number >= len(names) > 0]
+    return found
 
 
 def as_text(line: Line) -> str:
@@ -88,11 +86,9 @@ def _leads_out(path: str) -> bool:
     return path.startswith("/") or ".." in path.split("/")
 
 
-def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> Iterator[Problem]:
-    """Yield the images without a line, and the lines without an image."""
+def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> Problems:
+    """Return the images without a line, and the lines without an image."""
     listed = {path for lines in lists for path in lines if not _leads_out(path)}
     there = set(images)
-    if lost := sorted(listed - there):
-        yield "lines have no image; paths are relative to --images", lost
-    if unlisted := sorted(there - listed):
-        yield "images have no line", unlisted
+    lost = "lines have no image; paths are relative to --images"
+    return {lost: sorted(listed - there), "images have no line": sorted(there - listed)}

@@ -98,30 +98,31 @@ def check(lists: tuple[str, ...], images: str | None, classes: str | None, tool:
     lines of each class. The exit code is 3 if something is wrong.
     """
     found: dict[str, Lines] = {}
-    problems: list[comparing.Problem] = []
+    wrong = list[str]()
     for place in lists:
         lines, malformed = parse_lst(list_files.read_bytes(place, tool.account), place)
-        problems += [("malformed or repeated lines", malformed)] if malformed else []
+        wrong += malformed
         found |= {place: lines} if lines or not malformed else {}
     file = class_file(classes, lists)
     names = list_files.read_names(file, tool.account)
-    problems += comparing.problems_of(found, names, file)
+    problems = {"malformed or repeated lines": wrong, **comparing.problems_of(found, names, file)}
     total = sum(map(len, found.values()))
     notes = counted(total, "line")
     if images:
         endings = {*ENDINGS, *(list_files.ending_of(path) for lines in found.values() for path in lines)} - {""}
         paths, skipped = tool.find_images(images, endings)
-        problems += comparing.problems_with_images(found.values(), paths)
+        problems |= comparing.problems_with_images(found.values(), paths)
         notes += f", {counted(len(paths), 'image')}" + f", {list_files.described(skipped)}" * bool(skipped)
+    problems = {what: which for what, which in problems.items() if which}
     try:
         rows = _classes(found, names)
     except InputError:  # a label is not a class, which is one of the problems
         rows = []
     if tool.as_json:
-        shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems]
+        shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems.items()]
         options.print_json({"lines": total, "problems": shown, "classes": rows})
     else:
-        for what, which in problems:
+        for what, which in problems.items():
             print_line(f"error: {what}: {len(which):,}", "red")
             show_examples(which)
         for each in rows:
