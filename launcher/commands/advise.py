@@ -30,7 +30,7 @@ folders_option = options.many(
 @options.command("advise", "advise job.yaml --use epochs=10")
 @options.group(
     "asked",
-    click.argument("spec", type=options.SpecOrUri(), metavar="SPEC"),
+    click.argument("spec", type=options.SpecOrUri(), metavar="SPEC_OR_DATA"),
     click.argument("chosen", nargs=-1, metavar="[CHANNEL]..."),
     options.many(
         "--use",
@@ -58,7 +58,7 @@ folders_option = options.many(
 def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.AccountOptions) -> int | None:
     """Recommend how each channel's data should arrive.
 
-    The ways are File, FastFile, Pipe, EFS, FSx and the S3 Connector. This looks at the data of each CHANNEL of SPEC (all by
+    The ways are File, FastFile, Pipe, EFS, FSx and the S3 Connector. This looks at the data of each CHANNEL of a spec (all by
     default), of s3://bucket/prefix or of a folder of this machine; estimates what each way would take (start, first batch, epoch,
     whole job, disk, requests, price), also after resharding; and recommends one, with reasons. Times and prices are estimates,
     and nothing is changed.

@@ -29,8 +29,8 @@ def import_spec(
     python: str | None,
     as_json: bool,
     where: options.AccountOptions,
-) -> int:
-    """Print the spec for a request, a past job, or the job that a script creates.
+) -> None:
+    """Print the spec for a request, a past job, or a script's job.
 
     WHAT is a file with a request (JSON, YAML, a Python literal, or AWS CLI commands in *.sh), - for standard input, a training
     job's name or ARN, or a *.py script or *.ipynb notebook, which is run with ARGUMENTS (after --) while nothing that it
@@ -49,4 +49,3 @@ def import_spec(
         options.print_json({"Spec": found.spec, "Notes": found.notes, "Variables": found.variables})
     else:
         print_line(f"{SCHEMA_LINE}\n{found.as_yaml()}".removesuffix("\n"))
-    return 0

@@ -77,11 +77,11 @@ _OPTIONS = {("region",): "--region", **{paths[0]: option for option, _, _, paths
     "--data",
     type=_prefix,
     metavar="URI",
-    help="The prefix of the data, if they are in S3 already: s3://bucket/images/.",
+    help="The prefix of the data, if they are in S3 already, such as s3://bucket/images/.",
 )
 @options.group(
     "answers",
-    click.option("--instance-type", type=_machine, metavar="TYPE", help="The instance type: ml.g5.xlarge."),
+    click.option("--instance-type", type=_machine, metavar="TYPE", help="The instance type, such as ml.g5.xlarge."),
     click.option("--role", type=_role, metavar="ARN", help="The role that the job runs as."),
     click.option("--bucket", type=_prefix, metavar="URI", help="The bucket, or a prefix, of data and outputs."),
     kind=dict,

@@ -75,7 +75,8 @@ def is_local(name: str, *, local: bool, where: options.AccountOptions) -> bool:
     """Return whether a name is that of a local run: with `--local`, or if one has it and AWS, as is said, shows no such job."""
     from launcher.local.runs import RUNS_FOLDER
 
-    is_here = options.is_folder(f"{RUNS_FOLDER}/{'' if name == 'latest' else name}")  # not if it is another user's
+    # Not if it is another user's.
+    is_here = bool(name) and options.is_folder(f"{RUNS_FOLDER}/{'' if name == 'latest' else name}")
     if local or where != options.AccountOptions(None, None) or not is_here:
         return local
     try:
@@ -122,7 +123,7 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 @options.many("--tag", "tags", type=_tag, metavar="KEY=VALUE", help="Only jobs with this tag. Repeatable.")
 @options.flag("--mine", help="Only jobs that you created, as CloudTrail records it: of 90 days, some minutes late.")
 @click.option("--queue", metavar="QUEUE", help="The jobs of this AWS Batch queue, with those that wait.")
-@click.option("--limit", default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
+@click.option("--limit", default=20, type=click.IntRange(1, 10_000), metavar="N", help="At most this many jobs.")
 @options.local_option
 @options.account_options
 @options.json_option

@@ -143,7 +143,11 @@ def local(
 @options.command("clean", "clean --older-than 7d --yes")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=options.one_of("launcher.local.runs:run_names"))
 @click.option(
-    "--older-than", "before", type=options.moment_of, metavar="AGE", help="Only runs that began longer ago: 12h, 7d."
+    "--older-than",
+    "before",
+    type=options.moment_of,
+    metavar="AGE",
+    help="Only runs that began longer ago than this, such as 12h or 7d.",
 )
 @click.option("--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the latest N of these runs.")
 @options.flag("--dry-run", help="Show the runs and their sizes, and remove nothing.")

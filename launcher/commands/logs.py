@@ -31,9 +31,11 @@ from launcher.jobs.outcome import ENDED
     click.option(
         "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
     ),
-    click.option("--since", type=options.moment_of, metavar="AGE", help="Leave out older lines: 10m, 2h, 1d."),
+    click.option(
+        "--since", type=options.moment_of, metavar="AGE", help="Leave out lines older than this, such as 10m, 2h or 1d."
+    ),
     click.option("--tail", type=click.IntRange(1), metavar="N", help="Begin with the last N lines."),
-    click.option("--host", metavar="HOST", help="Only the lines of one host: algo-2."),
+    click.option("--host", metavar="HOST", help="Only the lines of one host, such as algo-2."),
     on_end_option,
     options.plot_option("Draw the job's metrics"),
     options.json_option,

@@ -281,7 +281,7 @@ job_argument = click.argument("name", type=_JobName(), shell_complete=_job_names
 jobs_argument = click.argument(
     "names", type=_JobName(), nargs=-1, required=True, metavar="NAME...", shell_complete=_job_names
 )
-name_option = click.option("--name", help="The job's full name, instead of the spec's.")
+name_option = click.option("--name", metavar="NAME", help="The job's full name, instead of the spec's.")
 queue_option = click.option("--queue", metavar="QUEUE", help="Submit the job to this AWS Batch queue.")
 json_option = flag("--json", "as_json", help="Print JSON for programs.")
 local_option = flag("--local", help="Show local runs of this folder, which are below ./.launch.")

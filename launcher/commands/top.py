@@ -55,7 +55,7 @@ _Show = Callable[[Outcome, _Usage], None]
 @options.account_options
 @options.json_option
 def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> None:
-    """Show what a running job's hosts use of CPU, memory, GPU and disk.
+    """Show CPU, memory, GPU and disk use of a running job's hosts.
 
     The latest values of each host of the training job NAME, and of its metrics, are shown until it ends: in place on a terminal,
     else as lines, and with --json as an object per refresh. They are CloudWatch's, one a minute and some minutes late; 100 % is a

@@ -156,7 +156,7 @@ def _parts(how: SimpleNamespace, lines: list[Line]) -> list[Lines]:
 )
 @tool_options
 def edit(lists: tuple[str, ...], how: SimpleNamespace, tool: Tool) -> None:
-    """Change the classes of images, merge or split classes, and join lists.
+    """Change, merge or split the classes of images, and join lists.
 
     Change LISTs by rules KEY=CLASS, from --set and --map. KEY is a path, a folder (cat/siamese/) or a present class, and CLASS is a
     name of the class file or a number, or several, separated by commas. A path's rule precedes that of its folder, and that

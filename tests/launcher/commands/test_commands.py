@@ -63,7 +63,7 @@ def test_help_of_command_explains_it_and_every_option(name: str) -> None:
     command = all_commands()[name]
     summary, *paragraphs = str(command.help).split("\n\n")
     assert paragraphs, f"{name}: add a second paragraph to the docstring"
-    assert " ".join(summary.split()) == command.get_short_help_str(limit=80)  # not shortened by `launch --help`
+    assert " ".join(summary.split()) == command.get_short_help_str(limit=64)  # whole in `launch --help`
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [each.name for each in options if not (each.help or "").endswith(".")] == []
     shown = " ".join(command.get_help(click.Context(command, info_name=name)).split())
