@@ -11,6 +11,10 @@ from typing import Any, TypeVar
 
 E = TypeVar("E", bound="ChannelError")
 RESTART = "restart the epoch"  # the remedy if the data or the reading has changed since a state was taken
+# The remedy if objects are not in the format.
+CHECK_FORMAT = (
+    "check the channel's content_type (or format=), and that the objects are uncompressed or compressed by gzip"
+)
 
 
 class ConfigError(ValueError):
@@ -80,6 +84,12 @@ def no_room(what: str, folder: object, reason: object) -> ChannelError:
 def corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
     """Return the CorruptError for a byte of an object, whose key may be unknown."""
     return CorruptError(str(reason), object=key, position=offset)
+
+
+def foreign(what: str, key: str | None, offset: int, reason: object) -> CorruptError:
+    """Return the CorruptError for bytes that are damaged, or never were `what`, as all of an object's may be."""
+    remedy = None if offset else CHECK_FORMAT
+    return CorruptError(f"not {what}, or damaged: {reason}", object=key, position=offset, remedy=remedy)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:

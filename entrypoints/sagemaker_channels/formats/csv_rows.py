@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO
 
-from sagemaker_channels.errors import ChannelError, corrupt
+from sagemaker_channels.errors import ChannelError, corrupt, foreign
 from sagemaker_channels.formats import lines
 from sagemaker_channels.formats.cursor import Cursor, is_seekable
 from sagemaker_channels.formats.format import Format
@@ -28,7 +28,7 @@ from sagemaker_channels.formats.writing import write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
 _BOM = b"\xef\xbb\xbf"
-_NOT_CSV = "this row is not CSV in UTF-8, or is cut: "
+_CSV = "a row of CSV in UTF-8"
 
 
 def _with_options(options: Mapping[str, str]) -> Format:
@@ -62,7 +62,7 @@ def _read(named: bool, delimiter: str, stream: ByteStream, key: str | None, curs
     if first is not None and named:
         names = first[1]
         if source.undecodable:
-            raise corrupt(key, 0, source.undecodable)
+            raise foreign(_CSV, key, 0, source.undecodable)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise corrupt(key, 0, f"the header has two columns {twice!r}")
@@ -73,7 +73,7 @@ def _read(named: bool, delimiter: str, stream: ByteStream, key: str | None, curs
             continue
         if source.undecodable or (width is not None and len(row) != width):
             reason = source.undecodable or f"a row has {len(row)} fields, expected {width} as before"
-            cursor.skip(corrupt(key, offset, reason))
+            cursor.skip(foreign(_CSV, key, offset, reason))
             cursor.position, source.undecodable = after, ""
             continue
         width = len(row)
@@ -92,7 +92,7 @@ def _rows(source: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int
                 yield offset, row, source.offset
             source.row = offset = source.offset
     except csv.Error as error:
-        raise corrupt(key, offset, source.undecodable or f"{_NOT_CSV}{error}") from None
+        raise foreign(_CSV, key, offset, source.undecodable or error) from None
 
 
 def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
@@ -171,7 +171,7 @@ class _Lines:
             try:
                 text = content.decode()
             except UnicodeDecodeError as error:
-                self.undecodable = f"{_NOT_CSV}{error}"
+                self.undecodable = str(error)
                 text = content.decode(errors="replace")  # The row ends where it would end with other letters.
             yield text
 

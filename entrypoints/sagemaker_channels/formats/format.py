@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
-from sagemaker_channels.errors import ChannelError, corrupt
+from sagemaker_channels.errors import ChannelError, corrupt, foreign
 from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import OTHER, Cursor
 from sagemaker_channels.formats.gunzip import Begun, Gunzip
@@ -113,7 +113,7 @@ class Format:
             try:
                 sample = start | decode(record[DATA])
             except ValueError as error:
-                cursor.skip(corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}"))
+                cursor.skip(foreign(f"a record of {self.name}", key, abs(offset), error))
                 offset = cursor.position
                 continue
             offset = cursor.position

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.errors import CorruptError, foreign
 from sagemaker_channels.formats import lines
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format
@@ -58,7 +58,7 @@ def _values(line: bytes, offset: int, key: str | None) -> Iterator[tuple[Any, in
             yield value, offset + len(line.rstrip(b" \t\r" + _BOM)) - len(rest.encode()) if rest else 0
             text = rest
     except (ValueError, RecursionError) as error:
-        raise corrupt(key, offset, f"this line is not JSON in UTF-8, or is cut: {error}") from None
+        raise foreign("a line of JSON in UTF-8", key, offset, error) from None
 
 
 def _encode(sample: Sample) -> list[bytes]:

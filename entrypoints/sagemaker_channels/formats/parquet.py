@@ -19,7 +19,7 @@ from functools import partial
 from io import BytesIO, FileIO
 from typing import Any, BinaryIO
 
-from sagemaker_channels.errors import ChannelError, corrupt
+from sagemaker_channels.errors import ChannelError, corrupt, foreign
 from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format, names_in
@@ -91,13 +91,13 @@ def _count(stream: ByteStream, key: str | None) -> int:
 
 
 def _open(file: SeekableFile, source: Any, columns: tuple[str, ...] | None, place: str) -> Any:
-    """Return a file's reader. Raises ValueError if it is not Parquet, ChannelError if a column does not exist."""
+    """Return a file's reader. Raises CorruptError if it is not Parquet, ChannelError if a column does not exist."""
     _, parquet = pyarrow()
     file.seek(0)
     head = file.read(signatures.SIZE)
     signatures.check(head, file.key, MAGIC)
     if not head.startswith(MAGIC):
-        raise ValueError(f"it begins with {head[:4]!r}, expected {MAGIC!r}")
+        raise foreign("Parquet", file.key, 0, f"it begins with {head[:4]!r}, expected {MAGIC!r}")
     metadata = parquet.read_metadata(source)
     buffer = max(1 << 16, min(_BUFFERS // max(1, metadata.num_columns), 4 << 20))
     reader = parquet.ParquetFile(

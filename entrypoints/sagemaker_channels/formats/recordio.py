@@ -18,7 +18,7 @@ from io import BytesIO
 from operator import itemgetter
 from typing import BinaryIO
 
-from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
+from sagemaker_channels.errors import ChannelError, CorruptError, foreign
 from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
@@ -30,6 +30,7 @@ MAX_LENGTH = (1 << 29) - 1  # bytes of one part
 _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 _HEADER = struct.Struct("<II")
 MAGIC_BYTES = struct.pack("<I", MAGIC)
+_corrupt = partial(foreign, "RecordIO")
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
@@ -175,10 +176,6 @@ def _parts(payload: bytes) -> list[bytes]:
     places = [found.start() for found in re.finditer(re.escape(MAGIC_BYTES), payload) if found.start() % 4 == 0]
     starts, ends = [0, *(place + 4 for place in places)], [*places, len(payload)]
     return [payload[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    return corrupt(key, offset, f"not RecordIO, or damaged: {reason}")
 
 
 FORMAT = Format(

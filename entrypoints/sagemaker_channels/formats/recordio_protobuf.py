@@ -22,7 +22,7 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
+from sagemaker_channels.errors import ChannelError, foreign
 from sagemaker_channels.formats import recordio
 from sagemaker_channels.formats.cursor import Cursor, go_to
 from sagemaker_channels.formats.format import Format
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_corrupt = partial(foreign, "a record of recordio-protobuf")
 _HEADER = struct.Struct("<II")
 
 
@@ -104,10 +105,6 @@ def _batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> 
         if key is not None:
             batch[KEY] = [key] * count
         yield batch
-
-
-def _corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
-    return corrupt(key, offset, f"not a record of recordio-protobuf, or damaged: {reason}")
 
 
 def as_tensors(batch: Sample) -> Sample:

@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.errors import CorruptError, corrupt, foreign
 from sagemaker_channels.formats import tar_header
 from sagemaker_channels.formats.cursor import Cursor, go_to
 from sagemaker_channels.formats.format import Format
@@ -201,7 +201,7 @@ def _check_end(rest: bytes, offset: int, inside: bool, key: str | None) -> None:
     if inside:
         raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
     if rest and not offset:
-        raise corrupt(key, offset, f"{len(rest)} bytes are not a tar: it has at least {BLOCK}")
+        raise foreign("a tar", key, offset, f"it has {len(rest)} bytes, fewer than {BLOCK}")
     if rest.strip(b"\0"):
         raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are not a tar header")
 

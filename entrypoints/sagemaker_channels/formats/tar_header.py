@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from functools import lru_cache
 
-from sagemaker_channels.errors import corrupt
+from sagemaker_channels.errors import corrupt, foreign
 
 BLOCK = 512
 MAGIC = slice(257, 263)
@@ -53,7 +53,7 @@ def parsed(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]
     except tarfile.HeaderError:
         header = None
     if header is None or header.size < 0:
-        raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum or a number in it is wrong")
+        raise foreign("a tar header", key, offset, "its checksum or a number in it is wrong")
     # tarfile finds a prefix in GNU's own layout, too, which has other fields there, and leaves out the slash of a directory.
     has_prefix = block[345] and block[MAGIC] == _USTAR
     name = header.name if has_prefix else text(block[:100])

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.errors import foreign
 from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
@@ -27,6 +27,7 @@ _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 _KNOWN = 1 << 12  # headers that are remembered
+_corrupt = partial(foreign, "TFRecord")
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -141,10 +142,6 @@ def crc32c_function() -> Callable[[bytes | memoryview], int]:
             "TFRecord's checksums need crc32c: pip install 'sagemaker-launch[formats]', or crc32c"
         ) from error
     return crc32c
-
-
-def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
-    return corrupt(key, offset, f"not TFRecord, or damaged: {reason}")
 
 
 FORMAT = Format(

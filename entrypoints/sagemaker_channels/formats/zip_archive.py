@@ -24,7 +24,7 @@ from itertools import islice
 from lzma import LZMAError
 from typing import BinaryIO
 
-from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.errors import CHECK_FORMAT, CorruptError, corrupt
 from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format
@@ -91,7 +91,8 @@ class _Archive:
         if place < 0 or len(tail) < place + _END.size + comment or tail[place + _END.size + comment :].strip(b"\0"):
             file.seek(0)
             signatures.check(file.read(signatures.SIZE), key, b"PK")
-            raise corrupt(key, file.size, "expected a zip's end record here: the archive is cut, or is not a zip")
+            reason = "expected a zip's end record here: the archive is cut, or is not a zip"
+            raise CorruptError(reason, object=key, position=file.size, remedy=CHECK_FORMAT)
         if tail[max(0, place - 20) : place].startswith(b"PK\6\7"):
             count = int.from_bytes(tail[place - 44 : place - 36], "little")  # in the zip64's record before
         self._file = io.BufferedReader(file, _BUFFER)

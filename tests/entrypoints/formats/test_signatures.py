@@ -63,6 +63,12 @@ def test_bytes_of_another_format_are_named(name: str, what: str) -> None:
         list(form.split(io.BytesIO(OTHERS[what]), "a/1"))
 
 
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"lines"}))
+def test_bytes_that_begin_as_no_known_format_name_what_to_check(name: str) -> None:
+    with pytest.raises(CorruptError, match=r"byte \d+: .*; check the channel's content_type \(or format=\), and that"):
+        list(format_of(name).split(io.BytesIO(b"\xfe" * 600), "a/1"))
+
+
 @pytest.mark.parametrize("form", ["tar", "lines", "tfrecord"])
 def test_content_of_a_gzip_stream_is_named(form: str) -> None:
     (card,) = (each for each in FORMATS if each.name == form)

@@ -102,7 +102,7 @@ def test_header_overwritten_by_zeros_is_an_error() -> None:
     data = archive([("1.jpg", b"a"), ("2.jpg", b""), ("3.jpg", b"c")])
     with pytest.raises(CorruptError, match=r"byte 1024: a single block of zeros, but an archive ends with two"):
         read(data[:1024] + bytes(BLOCK) + data[1536:])
-    with pytest.raises(CorruptError, match=r"byte 0: 300 bytes are not a tar"):
+    with pytest.raises(CorruptError, match=r"byte 0: not a tar, or damaged: it has 300 bytes"):
         read(bytes(300))
 
 

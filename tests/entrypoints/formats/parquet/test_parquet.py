@@ -182,7 +182,7 @@ def test_cut_anywhere_is_an_error() -> None:
     data = data_of({"a": [1, 2, 3], "b": ["x", "y", "z"]}, row_group_size=2)
     assert read(b"") == []
     for size in range(1, len(data)):
-        with pytest.raises(CorruptError, match=r"byte \d+: .*: not Parquet, or damaged: "):
+        with pytest.raises(CorruptError, match=r"byte \d+: (.*: )?not Parquet, or damaged: "):
             read(data[:size])
 
 

@@ -63,20 +63,20 @@ def test_json_objects_on_one_line_are_read_in_a_joined_stream() -> None:
     assert [sample["a"] for sample in every] == ["ü", 2, 3, 4]
     for number, position in enumerate(positions, 1):
         assert read(joined, None, position) == every[number:]
-    with pytest.raises(CorruptError, match=r"byte 0: this line is not JSON .* more text follows"):
+    with pytest.raises(CorruptError, match=r"byte 0: not a line of JSON .* more text follows"):
         read(joined)
 
 
 def test_cut_inside_a_line_is_an_error() -> None:
     data = b'{"a": 1}\n{"bb": [true, "x"]}\n'
     for size in range(10, len(data) - 1):
-        with pytest.raises(CorruptError, match=r"object 'k', byte 9: this line is not JSON"):
+        with pytest.raises(CorruptError, match=r"object 'k', byte 9: not a line of JSON"):
             read(data[:size])
 
 
 @pytest.mark.parametrize("line", [b"{'a': 1}", b"\xff", b'{"a": 1},', b"1 2", b"[" * 100_000, b"9" * 5000, b"\0\0"])
 def test_invalid_json_is_an_error_with_its_offset(line: bytes) -> None:
-    with pytest.raises(CorruptError, match="object 'k', byte 3: this line is not JSON in UTF-8, or is cut"):
+    with pytest.raises(CorruptError, match="object 'k', byte 3: not a line of JSON in UTF-8, or damaged"):
         read(b"{}\n" + line)
 
 
