@@ -107,11 +107,6 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
     return number
 
 
-def is_count(value: Any) -> bool:
-    """Return whether the value is an int from 0 on, as JSON holds it."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def check_path(name: str, path: str) -> None:
     """Raise ChannelError for a mistyped or foreign URI, which would be taken for a path of this machine."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):

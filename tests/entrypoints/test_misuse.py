@@ -5,7 +5,9 @@ That includes values that are no states of ours, and damaged ones, which would l
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from sagemaker_channels import (
     ThreadLoader,
     contract,
     load_environment,
+    merge_states,
     open_channel,
 )
 from sagemaker_channels.epoch.placement import Shard
@@ -135,37 +138,39 @@ def test_values_that_are_not_states_are_refused(environment: Environment, state:
     assert sum(1 for _ in dataset) == 12, "it is as it was"
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"at": {"0": {"at": [-5, 0]}}},
-        {"at": {"0": {"at": [0, 0], "given": -1}}},
-        {"at": {"0": {"at": [0]}}},
-        {"at": {"0": {}}},
-        {"at": {"1": {"at": [0, 0]}}},
-        {"at": {"x": {"at": [0, 0]}}},
-        {"at": None},
-        {"epoch": "1"},
-        {"epoch": -1},
-        {"of": [1]},
-        {"count": None},
-        {"history": None},
-        {"history": [[{"at": "x"}]]},
-        {"at": {"0": {"at": [0, [3, 15]]}}},
-        {"listing": None},
-        {"listing": {"lines": [1]}},
-        {"turn": [0]},
-    ],
-    ids=str,
-)
-def test_damaged_state_is_refused(environment: Environment, damage: dict[str, Any]) -> None:
-    with open_channel("lines", environment=environment) as samples:
-        next(samples)
-        state = {**samples.state_dict(), **damage}
-    dataset = ChannelDataset("lines", environment=environment)
+def edited(value: Any) -> Iterator[Any]:
+    """Yield a value of JSON with each item left out, and with each leaf replaced."""
+    if not isinstance(value, dict | list):
+        others: list[Any] = [None, "x", -1, 0, 1.5, 10**30, []]
+        yield from (each for each in others if each != value)
+        return
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        rest = copy.copy(value)
+        old = rest.pop(key)
+        yield rest
+        for new in edited(old):
+            yield {**value, key: new} if isinstance(value, dict) else [*value[:key], new, *value[key + 1 :]]
+
+
+def test_edited_state_is_refused(environment: Environment) -> None:
+    states = []
+    for index in range(2):
+        with open_channel("lines", environment=environment, shard=Shard(index, 2), seed=7, block=5) as samples:
+            next(samples)
+            states.append(samples.state_dict())
+    dataset = ChannelDataset("lines", environment=environment, seed=7, block=5)
+    dataset.load_state_dict(merge_states(states))
+    next(iter(dataset))
+    state = dataset.state_dict()
+    edits = [*edited(state)]
+    assert len(edits) > 300
     for reader in (open_channel("lines", environment=environment), dataset, ThreadLoader(dataset, 2)):
-        with pytest.raises(ChannelError, match=r"^the state is damaged; restart the epoch"):
-            reader.load_state_dict(state)
+        for edit in edits:
+            with pytest.raises(
+                ChannelError, match=r"(state is damaged or was edited|is no state of ours).*restart the epoch"
+            ):
+                reader.load_state_dict(edit)
+    dataset.load_state_dict(json.loads(json.dumps(state, sort_keys=True)))
 
 
 def connector(root: Path, s3_uri: str) -> Environment:

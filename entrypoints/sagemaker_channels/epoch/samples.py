@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
-from sagemaker_channels.epoch.states import VERSION, Listing, State, at_home, checked, compared, dealt
+from sagemaker_channels.epoch.states import VERSION, Listing, State, at_home, checked, compared, dealt, sealed
 from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.sample import Sample
 
@@ -96,7 +96,7 @@ class Samples:
         return Mark(positions, self.source.begun, self._turn)
 
     def state_of(self, mark: Mark) -> State:
-        """Return the state at a position."""
+        """Return the state at a position, without its checksum."""
         at = {str(index): each for index, each in zip(self._indexes, mark.positions, strict=True)}
         turn = {f"samples of {min(at, key=int)}": [mark.turn, len(at)]} if len(at) > 1 else {}
         if self.about.get("restart") and any(at.values()):  # No other job gets this order.
@@ -114,7 +114,7 @@ class Samples:
 
     def state_dict(self, *, at_end: bool = False) -> State:
         """Return the position of the next sample; `at_end`: also where there is none."""
-        return self.state_of(self.mark(at_end=at_end))
+        return sealed(self.state_of(self.mark(at_end=at_end)))
 
     def load_state_dict(self, state: State) -> None:
         """Continue at a state of the same channel, format, epoch and seed; call it before the first sample.

@@ -1,6 +1,7 @@
 """The state of an epoch: a record of JSON's values, the same for one reader, a rank's readers, and all readers of a job.
 
-    {"version": 5, "epoch": 3, "of": {...}, "history": [deal, ...], "count": 4, "at": {"0": position, ...}, "listing": {...}}
+    {"version": 6, "epoch": 3, "of": {...}, "history": [deal, ...], "count": 4, "at": {"0": position, ...}, "listing": {...},
+     "turn": {...}, "checksum": 2271560481}
 
 `at` has the positions of those readers of the present deal that the state knows. Merging unites them. As many readers as before
 continue at their own; any other number deals again, which needs all positions: they become the last deal of the history.
@@ -11,15 +12,18 @@ has, for each group of readers that take turns, by its first, which of how many 
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
-from sagemaker_channels.errors import RESTART, ChannelError, expect, is_count
+from sagemaker_channels.errors import RESTART, ChannelError, expect
 
 State: TypeAlias = dict[str, Any]
 Listing: TypeAlias = "dict[str, list[int]]"
-VERSION = 5
+VERSION = 6
 _SAME = ("version", "of", "history", "count")
 
 
@@ -55,7 +59,7 @@ def merge_states(states: Iterable[State]) -> State:
         raise _unmergeable(f"reader {missing[0]} of {merged['count']} is missing", "give the states of all ranks, or ")
     if merged["of"].get("restart") and not is_finished(merged):  # also for readers that had finished it
         merged |= {"at": dict.fromkeys(merged["at"], FRESH), "history": [], "turn": {}}
-    return {**merged, "at": dict(sorted(merged["at"].items(), key=lambda at: int(at[0])))}
+    return sealed({**merged, "at": dict(sorted(merged["at"].items(), key=lambda at: int(at[0])))})
 
 
 def united(states: Iterable[State]) -> State:
@@ -119,7 +123,7 @@ def dealt(state: State, indexes: Sequence[int], count: int) -> tuple[list[Deal],
 
 def checked(state: Any) -> State:
     """Return a state. Raises ChannelError for anything else."""
-    known = state if isinstance(state, dict) else {}
+    known: State = state if isinstance(state, dict) else {}
     version = known.get("version")
     if version != VERSION:
         what = f"of version {version!r}" if version else f"{', '.join(map(repr, known)) or repr(state):.100}"
@@ -128,35 +132,23 @@ def checked(state: Any) -> State:
             remedy="load what state_dict() of a dataset or loader,"
             " gather_state or merge_states returned, or restart the epoch",
         )
-    try:
-        count = known["count"]
-        positions = [*known["at"].values(), *(each for deal in known["history"] for each in deal)]
-        pairs = [*known["listing"].values(), *known["turn"].values()]
-        is_good = (
-            all(map(is_count, (known["epoch"], count)))
-            and all(int(index) < count for index in known["at"])
-            and isinstance(known["of"], dict)
-            and all(len(pair) == 2 and all(map(is_count, pair)) for pair in pairs)
-            and all(map(_is_position, positions))
-        )
-    except (LookupError, TypeError, ValueError, AttributeError):
-        is_good = False
-    if not is_good:
-        raise ChannelError("the state is damaged", remedy=RESTART)
-    return known
+    with suppress(LookupError, TypeError, ValueError, RecursionError):
+        known = json.loads(json.dumps(known, default=int))  # as JSON stores it
+        if _sum(known) == known["checksum"]:
+            return known
+    raise ChannelError(
+        "the state is damaged or was edited", remedy="load it as state_dict() returned it, or restart the epoch"
+    )
 
 
-def _is_position(position: Any) -> bool:
-    """Return whether a value is a position (deals.py). May raise what wrong types raise."""
-    if position is None:
-        return True
-    numbers = [position[name] for name in ("block", "given", "size", "part", "drawn") if name in position]
-    if "sources" in position:
-        return all(map(is_count, numbers)) and all(map(_is_position, position["sources"]))
-    places = [position["at"], *([position["end"]] if "end" in position else [])]
-    pins = [number for place in places if isinstance(place[1], list) for number in place[1][1]]
-    counts = [*numbers, *(place[0] for place in places), *pins]
-    return all(len(place) == 2 for place in places) and all(map(is_count, counts))
+def sealed(state: State) -> State:
+    """Return a state with its checksum: one that is wrong in a number only would lose or repeat samples."""
+    return {**state, "checksum": _sum(state)}
+
+
+def _sum(state: State) -> int:
+    # default=int is for numpy's integers.
+    return zlib.crc32(json.dumps({**state, "checksum": 0}, sort_keys=True, default=int).encode())
 
 
 def compared(here: State, there: State) -> tuple[str, str] | None:

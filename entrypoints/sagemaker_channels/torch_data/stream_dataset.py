@@ -17,7 +17,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import Recipe
 from sagemaker_channels.epoch.placement import Placement, Shard, default_shard, has_group, placement_of
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.states import State
+from sagemaker_channels.epoch.states import State, sealed
 from sagemaker_channels.epoch.transformed import finished
 from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.sources.agreement import compare_by
@@ -255,7 +255,7 @@ class StreamDataset(IterableDataset[Any]):
         if not self._epochs.is_last(loop):
             loop = Loop(self.epoch, self._epochs.waiting)
             loop.begin(self._at(loop.state, [self._reader_samples(each, readers) for each in range(readers)]))
-        return loop.position()
+        return sealed(loop.position())
 
     @staticmethod
     def _at(state: State | None, samples: list[Samples]) -> list[Samples]:

@@ -186,7 +186,7 @@ class _Batches(IterableDataset[Any]):
             made = self.dataset._finished(samples)
             while batch := list(islice(made, self._size)):
                 if len(batch) == self._size or not self._drops_last:
-                    yield reader, samples.state_dict(at_end=True), sendable(self._collate(batch))
+                    yield reader, samples.state_of(samples.mark(at_end=True)), sendable(self._collate(batch))
                 del batch
 
 

@@ -86,6 +86,7 @@ import json, os, sys
 from itertools import islice
 from torch import distributed
 from sagemaker_channels import ChannelDataset, Checkpoints, ThreadLoader
+from sagemaker_channels.epoch.states import VERSION, sealed
 
 distributed.init_process_group("gloo")
 dataset = ChannelDataset("lines", transform=lambda sample: sample["data"].decode())
@@ -101,8 +102,9 @@ class OfShuffledPipe:
     # Rank 0 has ended its shard of the epoch, and the others have not, so all begin it again.
     def state_dict(self):
         rank, count = distributed.get_rank(), distributed.get_world_size()
-        state = {"version": 5, "epoch": 0, "of": {"restart": True}, "history": [], "count": count}
-        return {**state, "at": {str(rank): {"at": [0, 0]} if rank else None}, "listing": {}, "turn": {}}
+        state = {"version": VERSION, "epoch": 0, "of": {"restart": True}, "history": [], "count": count}
+        at = {str(rank): {"at": [0, 0]} if rank else None}
+        return sealed({**state, "at": at, "listing": {}, "turn": {}})
 
     def load_state_dict(self, state):
         assert list(state["at"].values()) == [{"at": [0, 0]}] * distributed.get_world_size(), state

@@ -11,7 +11,7 @@ import pytest
 
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.epoch.states import merge_states
+from sagemaker_channels.epoch.states import merge_states, sealed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
@@ -40,18 +40,21 @@ def test_states_that_do_not_belong_together_are_not_merged(environment: Environm
         ([], "there are no states to merge"),
         ([one], "reader 1 of 2 is missing; give the states of all ranks"),
         ([one, state_of(environment, "tar", 0, 2, 5)], "two of reader 0 have different positions"),
-        ([one, {**other, "epoch": 1}], "they are of the epochs 0 and 1"),
-        ([one, {**other, "epoch": 2}], "they are of the epochs 0 and 2"),
+        ([one, sealed({**other, "epoch": 1})], "they are of the epochs 0 and 1"),
+        ([one, sealed({**other, "epoch": 2})], "they are of the epochs 0 and 2"),
         ([one, state_of(environment, "lines", 1, 2)], "one has channel 'lines', format 'lines', another has channel"),
         ([one, state_of(environment, "tar", 1, 2, **SHUFFLED)], "one has seed 7"),
         ([one, state_of(environment, "tar", 1, 4)], "one has readers 4, another has readers 2"),
-        ([{**one, "version": 3}, other], "no state of ours, of version 5, but of version 3"),
-        ([one, {**other, "history": [[None]]}], "they were resumed differently"),
-        ([one, {**other, "listing": {"tar": [1, 2]}}, {**one, "listing": {"tar": [1, 3]}}], "objects differ"),
-        ([one, {**other, "at": {"1": {"at": "x"}}}], "the state is damaged; restart the epoch"),
-        ([{"model": 1}], "no state of ours, of version 5, but 'model'"),
-        ([{"epoch": 1}], "no state of ours, of version 5, but 'epoch'"),
-        ([None], "no state of ours, of version 5, but None"),
+        ([{**one, "version": 3}, other], "no state of ours, of version 6, but of version 3"),
+        ([one, sealed({**other, "history": [[None]]})], "they were resumed differently"),
+        (
+            [one, *(sealed({**each, "listing": {"tar": [1, place]}}) for place, each in enumerate((other, one)))],
+            "objects differ",
+        ),
+        ([one, {**other, "at": {"1": {"at": "x"}}}], "the state is damaged or was edited; .*restart the epoch"),
+        ([{"model": 1}], "no state of ours, of version 6, but 'model'"),
+        ([{"epoch": 1}], "no state of ours, of version 6, but 'epoch'"),
+        ([None], "no state of ours, of version 6, but None"),
     ]
     for states, reason in refused:
         with pytest.raises(ChannelError, match=reason):
@@ -125,7 +128,7 @@ def test_old_state_is_refused(environment: Environment) -> None:
     old = {"version": 2, "epoch": 0, "finished": False, "of": {}, "object": 1, "position": 0}
     with (
         closing(open_channel("tar", environment=environment)) as samples,
-        pytest.raises(ChannelError, match=r"no state of ours, of version 5, but of version 2; .*restart the epoch"),
+        pytest.raises(ChannelError, match=r"no state of ours, of version 6, but of version 2; .*restart the epoch"),
     ):
         samples.load_state_dict(old)
 

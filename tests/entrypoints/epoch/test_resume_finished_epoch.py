@@ -13,7 +13,7 @@ import pytest
 from format_channels import lines_channel
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.epoch.states import is_finished
+from sagemaker_channels.epoch.states import is_finished, sealed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
@@ -170,11 +170,12 @@ def test_state_beyond_the_last_object_is_refused(environment: Environment, objec
 
     with closing(opened()) as samples:
         at = [object_number, [position, [9, 0]] if position else 0]
-        state = {**samples.state_dict(), "at": {"0": {"at": at}}, "listing": {"0": [object_number, 1]}}
+        state = sealed({**samples.state_dict(), "at": {"0": {"at": at}}, "listing": {"0": [object_number, 1]}})
     with closing(opened()) as samples:
         samples.load_state_dict(state)
         with pytest.raises(ChannelError, match="the data has changed; restart the epoch"):
             next(samples)
     with closing(opened()) as samples:
-        samples.load_state_dict({**state, "at": {"0": {"at": [7, 0]}}, "listing": {}})  # the end was not seen
+        the_end_was_not_seen = sealed({**state, "at": {"0": {"at": [7, 0]}}, "listing": {}})
+        samples.load_state_dict(the_end_was_not_seen)
         assert list(samples) == []
