@@ -116,6 +116,16 @@ def test_sample_at_the_limit_is_read(form: str, data: bytes, monkeypatch: pytest
     assert len(list(format_of(form).split(io.BytesIO(data), "o"))) == 1
 
 
+def test_samples_before_one_that_is_too_large_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(contract.MAX_SAMPLE_VARIABLE, str(MOST))
+    tar.write(stream := io.BytesIO(), [{"__key__": "a", "x": b"good"}, {"__key__": "b", "x": bytes(MOST + 1)}])
+    stream.seek(0)
+    samples = format_of("tar").split(stream, "o")
+    assert next(samples) == {"__key__": "a", "x": b"good"}
+    with pytest.raises(CorruptError, match=r"member 'b\.x' has 2,097,153 bytes"):
+        next(samples)
+
+
 @pytest.mark.parametrize("value", ["1 GB", "-1", "1048575", "1e9"])
 def test_limit_that_is_not_a_number_of_bytes_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(contract.MAX_SAMPLE_VARIABLE, value)
