@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def feed(path: Path, pieces: Iterable[bytes]) -> threading.Thread:
     os.mkfifo(path)
 
     def run() -> None:
-        with path.open("wb") as stream:
+        with suppress(BrokenPipeError), path.open("wb") as stream:  # A reader may end at damage.
             stream.writelines(pieces)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def _files(source: Source, opened: Opener) -> Any:
-    from sagemaker_channels.tools.files import Files
+    from sagemaker_channels.tools.opened_files import Files
 
     return Files(source.urls(), opened, source.format)
 

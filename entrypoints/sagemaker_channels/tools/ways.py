@@ -136,7 +136,7 @@ def _map(source: Source) -> Any:
 
 def plain_files(source: Source) -> Any:
     """Return the files of the channel's folder, opened by `open()`."""
-    from sagemaker_channels.tools.files import Files
+    from sagemaker_channels.tools.opened_files import Files
 
     return Files(source.paths(), partial(open, mode="rb"), source.format)
 
