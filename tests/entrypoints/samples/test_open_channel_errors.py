@@ -103,7 +103,7 @@ def test_damage_is_one_traceback_without_internal_causes(tmp_path: Path) -> None
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
         shard = environment.channels["tar"].path / "0.tar"
         shard.write_bytes(b"\xff" + shard.read_bytes())
-        with pytest.raises(CorruptError, match=r"channel 'tar': .*this row is not CSV in UTF-8") as raised:
+        with pytest.raises(CorruptError, match=r"channel 'tar': .*not a row of CSV in UTF-8") as raised:
             tally(open_channel("tar", format="csv", environment=environment))
     assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
 
