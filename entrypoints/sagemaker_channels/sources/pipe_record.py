@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sagemaker_channels import contract
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.formats.writing import replacing
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import ended_ranks, is_running, owner_process, rank_variable, start_time
@@ -57,10 +57,11 @@ def store(channel: Channel, **members: Any) -> None:
     record = {**load(channel), **members}
     for path in _paths(channel):
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-        # Without a record an epoch is the FIFO that exists: the same one if epochs are read in order.
         with suppress(OSError), replacing(path, unfinished):
             unfinished.write_text(json.dumps(record))
             return
+        with suppress(OSError):  # On a full disk, `load` would return what it was before.
+            path.unlink()
 
 
 def _paths(channel: Channel) -> Iterator[Path]:
@@ -192,6 +193,9 @@ def ask(channel: Channel, new: Request) -> None:
             reason = f"this host's reader {new.name} has asked for epoch {before.epoch}"
             raise read_already(channel.name, new.epoch, reason)
         store_table(channel, {**table, new.name: new})
+        if new.name not in table_of(channel):  # No reader would know of this one, not even itself.
+            folders = f"{channel.path.parent} and {tempfile.gettempdir()}"
+            raise no_room(f"the record of channel {channel.name!r}", folders, "its readers find each other by it")
 
 
 def _why_refused(table: Table, new: Request) -> str:

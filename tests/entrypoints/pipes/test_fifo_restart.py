@@ -71,6 +71,25 @@ def test_read_only_folder_keeps_the_record_in_the_temporary_folder(
     assert not [path for path in (fed_root / contract.DATA_DIR).iterdir() if path.is_file()]
 
 
+def test_disk_that_fills_moves_the_record_or_is_named(
+    fed_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of the epoch before stayed, so that a reader waited ten minutes for itself."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    environment = load_environment(fed_root, {})
+    record = fed_root / contract.DATA_DIR / contract.epochs_name("lines")
+    for epoch in (0, 1):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch)
+        record.with_name(f"{record.name}.{os.getpid()}").mkdir(exist_ok=True)  # No other one can be written.
+    [moved] = (tmp_path / "temporary").iterdir()
+    moved.with_name(f"{moved.name}.{os.getpid()}").mkdir()
+    with pytest.raises(
+        ChannelError, match=f"no room for the record of channel 'lines' in {record.parent} and .*/temporary"
+    ):
+        next(open_channel("lines", 2, environment=environment))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_of_later_epochs_read_the_next_fifos(fed_root: Path, workers: int) -> None:
     dataset = ChannelDataset("lines", environment=load_environment(fed_root, {}))
