@@ -97,6 +97,11 @@ def is_finished(state: State) -> bool:
     return bool(state["at"]) and not any(state["at"].values())
 
 
+def is_over(state: State) -> bool:
+    """Return whether nothing is left of the epoch for any reader, so that the next one follows."""
+    return is_finished(state) and len(state["at"]) == state["count"]
+
+
 def is_fresh(state: State) -> bool:
     """Return whether the readers of a state have read nothing of the epoch, and none before them has."""
     return not state["history"] and all(position == FRESH for position in state["at"].values())

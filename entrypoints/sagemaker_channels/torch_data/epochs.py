@@ -17,7 +17,7 @@ from torch.utils.data import get_worker_info
 
 from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.states import State, checked, is_finished, is_fresh, united
+from sagemaker_channels.epoch.states import State, checked, is_fresh, is_over, united
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter, Work
@@ -98,11 +98,10 @@ class Epochs:
         If the finished epoch is set again before that loop, nothing is left of it.
         """
         state = checked(state)
-        is_over = is_finished(state) and len(state["at"]) == state["count"]
         self._loads += 1
         self.cells[_LOADED], self.cells[_USED] = self._loads, 0
-        self.loaded = None if is_fresh(state) or (state["of"].get("restart") and not is_over) else state
-        self.set(int(state["epoch"]) + is_over)
+        self.loaded = None if is_fresh(state) or (state["of"].get("restart") and not is_over(state)) else state
+        self.set(int(state["epoch"]) + is_over(state))
 
     @property
     def waiting(self) -> State | None:
@@ -112,8 +111,9 @@ class Epochs:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a state was loaded at which no loop has continued."""
-        return self.loaded is not None and not self.cells[_USED]
+        """Whether a state was loaded at which no loop has continued, and the next one would."""
+        state = self.loaded
+        return state is not None and not self.cells[_USED] and self.epoch - state["epoch"] in (0, is_over(state))
 
     def begin(self, reader: int = 0, readers: int = 1, seed: int | None = None) -> Loop:
         """Begin a loop of one of so many readers; workers have a `seed`, the same one, and have begun as many loops."""

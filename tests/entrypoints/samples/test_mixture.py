@@ -240,5 +240,10 @@ def test_state_that_was_loaded_into_a_part_is_refused(environment: Environment) 
     loop.close()
     with pytest.raises(ChannelError, match="would not use the state loaded into one of its parts; load its own"):
         MixedDataset([part])
+    part.set_epoch(3)
+    assert len(list(MixedDataset([part]))) == SIZES["a"], "the state is not used"
+    part.set_epoch(0)
+    with pytest.raises(ChannelError, match="load its own"):
+        MixedDataset([part])
     list(part)
     assert len(list(MixedDataset([part]))) == SIZES["a"]
