@@ -7,6 +7,7 @@ WorkerLoader is a DataLoader whose workers make whole batches, and send with eac
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
@@ -105,6 +106,7 @@ class WorkerLoader(PositionedLoader):
     """
 
     dataset: Any
+    _iterator: Any  # torch's, which stays over an epoch if workers do
     _is_accelerate_prepared = True  # accelerate's mark of a loader that it leaves as it is; batches stay on the CPU
 
     def __init__(
@@ -117,14 +119,15 @@ class WorkerLoader(PositionedLoader):
         **how: Any,
     ) -> None:
         size = self._read_by(dataset, batch_size, collate_fn, drop_last=drop_last)
-        batches = _Batches(dataset, size, collating(collate_fn), drops_last=drop_last)
+        batches = _Batches(dataset, size, collating(collate_fn), drop_last, how.get("persistent_workers", False))
         super().__init__(batches, None, collate_fn=_as_it_is, **how)
         self.readers = max(1, self.num_workers)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
         self._last = loop = self.stream._begin(self.readers)
-        if loop.state is not None or self.dataset.state is not None:
-            self._iterator = None  # Workers that stayed over an epoch do not know of it.
+        are_alive = all(worker.is_alive() for worker in getattr(self._iterator, "_workers", ()))
+        if loop.state is not None or self.dataset.state is not None or not are_alive:
+            self._iterator = None  # Workers that stayed over an epoch do not know of it, or one of them was killed.
         self.dataset.state, self.dataset.turn = loop.state, loop.turn
         return self._loop(loop)
 
@@ -149,8 +152,8 @@ class _Batches(IterableDataset[Any]):
     dataset: StreamDataset
     turn: int  # the reader of the first batch
 
-    def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *, drops_last: bool) -> None:
-        self.__dict__.update(dataset=dataset, _size=size, _collate=collate, _drops_last=drops_last, state=None, turn=0)
+    def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *how: bool) -> None:
+        self.__dict__.update(dataset=dataset, _size=size, _collate=collate, _how=how, state=None, turn=0)
 
     def __getstate__(self) -> dict[str, Any]:
         frameworks.check_sent(self._collate)
@@ -178,6 +181,10 @@ class _Batches(IterableDataset[Any]):
     def _positioned(self) -> Iterator[Any]:
         info = get_worker_info()
         number, readers = (info.id, info.num_workers) if info else (0, 1)
+        drops_last, is_kept = self._how
+        if info and is_kept:
+            # A notebook's interrupt goes to all processes, and would end a worker, or let it wait forever for a lock of its own.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         reader = (number + self.turn) % readers  # a DataLoader begins with worker 0
         samples = self.dataset._reader_samples(reader, readers)
         if self.state is not None and self.state["epoch"] == samples.epoch:
@@ -185,7 +192,7 @@ class _Batches(IterableDataset[Any]):
         with closing(samples):
             made = self.dataset._finished(samples)
             while batch := list(islice(made, self._size)):
-                if len(batch) == self._size or not self._drops_last:
+                if len(batch) == self._size or not drops_last:
                     yield reader, samples.state_of(samples.mark(at_end=True)), sendable(self._collate(batch))
                 del batch
 

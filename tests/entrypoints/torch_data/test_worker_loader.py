@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import os
+import signal
 import sys
 import time
 import weakref
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -242,6 +244,22 @@ def test_state_loaded_into_running_persistent_workers_is_not_lost(environment: E
     loader.load_state_dict(other.state_dict())
     assert first + list(loader) == whole
     assert list(loader) == following
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_loop_after_persistent_workers_got_a_signal_is_whole(environment: Environment, number: int) -> None:
+    """A notebook's interrupt goes to them, too; a job on a machine without memory loses one."""
+    loader = loader_of(environment, "persistent")
+    batches = iter(loader)
+    next(batches), next(batches)
+    killed = multiprocessing.active_children()[: 1 if number == signal.SIGKILL else 2]
+    with pytest.raises(RuntimeError, match="exited") if number == signal.SIGKILL else nullcontext():
+        for worker in killed:
+            os.kill(worker.pid or 0, number)
+        list(batches)
+    loader.set_epoch(0)
+    assert len({*texts(loader)}) == 47
+    assert number != signal.SIGINT or {*killed} == {*multiprocessing.active_children()}
 
 
 def test_persistent_workers_of_a_plain_loader_refuse_a_state_that_they_do_not_know(environment: Environment) -> None:
