@@ -20,6 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from io import BytesIO
+from itertools import dropwhile
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
@@ -27,6 +28,7 @@ from typing import Any
 
 from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
@@ -74,6 +76,14 @@ def divider() -> str | None:
 def is_fetched_ahead() -> bool:
     """Return whether accelerate iterates here, which fetches a batch before it yields the last one."""
     return any(module == _ACCELERATE for _, module, _ in _callers())
+
+
+def fetcher() -> Any:
+    """Return torch's iterator of a DataLoader without workers, if that is what iterates here."""
+    callers = dropwhile(lambda each: each[1].startswith("sagemaker_channels."), _callers())
+    if next(callers)[1] != "torch.utils.data._utils.fetch":
+        return None
+    return next((caller for caller, _, _ in callers if isinstance(caller, _SingleProcessDataLoaderIter)), None)
 
 
 class _Check(ForkingPickler):
