@@ -6,6 +6,8 @@ import gc
 import json
 import os
 from collections import defaultdict
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +285,14 @@ def misuse(root: Path, what: str) -> None:
         trainer = NotingTrainer(model=Model(), args=TrainingArguments(str(root / "output"), max_steps=1, **TRAINER))
         trainer.own_loader = ThreadLoader(dataset)
         trainer.train()
+
+
+def skipping(root: Path, kind: str) -> str:
+    """Return what is logged while accelerate skips batches, as it does for HF's Trainer."""
+    prepared = Accelerator(cpu=True).prepare(LOADERS["plain"](dataset_of(root, kind)))
+    with redirect_stderr(StringIO()) as log:
+        next(iter(skip_first_batches(prepared, 1)))
+    return log.getvalue()
 
 
 def fabric(root: Path) -> list[int]:

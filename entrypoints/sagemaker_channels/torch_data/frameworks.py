@@ -27,7 +27,7 @@ from types import FunctionType
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, get_worker_info
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from sagemaker_channels import contract
@@ -76,6 +76,23 @@ def divider() -> str | None:
 def is_fetched_ahead() -> bool:
     """Return whether accelerate iterates here, which fetches a batch before it yields the last one."""
     return any(module == _ACCELERATE for _, module, _ in _callers())
+
+
+def warn_of_skipping(dataset: Any) -> None:
+    """Warn if accelerate skips batches of a dataset without a length, as for HF's Trainer, which then counts no epochs."""
+    info = get_worker_info()
+    if (info and info.id) or not any(
+        module == _ACCELERATE and getattr(caller, "skip_batches", 0) for caller, module, _ in _callers()
+    ):
+        return
+    try:
+        len(dataset)
+    except TypeError:
+        warn_once(
+            f"batches of epoch {dataset.epoch} are skipped up to where the job was interrupted, as HF's Trainer resumes; without a"
+            " length it does not know whether that was in a later epoch, and would read samples again; return an EvenLoader of a"
+            " ThreadLoader from get_train_dataloader"
+        )
 
 
 def fetcher() -> Any:

@@ -201,6 +201,7 @@ class StreamDataset(IterableDataset[Any]):
         loop = self._begin()
         self._current, loop.is_ahead = loop, frameworks.is_fetched_ahead()
         loop.watch(frameworks.fetcher())
+        frameworks.warn_of_skipping(self)
         loop.move(0, loop.samples[0].state_dict)  # its place after any sample
         return self._one_by_one(loop)
 

@@ -194,6 +194,12 @@ def test_misuse_that_would_lose_samples_is_an_error_with_its_remedy(root: Path, 
         ranks(2, "framework_loops.misuse", root, what)
 
 
+@pytest.mark.parametrize(("kind", "is_wrong"), [("lines", True), ("objects", False)])
+def test_batches_that_are_skipped_without_a_length_are_warned_of(root: Path, kind: str, is_wrong: bool) -> None:
+    [log] = ranks(1, "framework_loops.skipping", root, kind)
+    assert ("would read samples again; return an EvenLoader of a ThreadLoader" in log) == is_wrong
+
+
 def test_fabric_takes_a_thread_loader(root: Path) -> None:
     [seen] = ranks(1, "framework_loops.fabric", root)
     assert sorted(seen) == SAMPLES["lines"]
