@@ -68,6 +68,16 @@ LINES: list[tuple[str, str, str]] = [
     ),
     ("not-by-torchrun", "KeyError: 'LOCAL_RANK'", "LOCAL_RANK"),
     ("import-failed", "ImportError: cannot import name 'triu' from 'scipy.linalg'", "triu"),
+    (
+        "damaged-sample",
+        "sagemaker_channels.errors.CorruptError: channel 'a': byte 9: this line is not JSON",
+        "channel 'a'",
+    ),
+    (
+        "damaged-sample",
+        "PIL.UnidentifiedImageError: cannot identify image file <_io.BytesIO object at 0x7f>",
+        "an object",
+    ),
     ("relative-import", "ImportError: attempted relative import with no known parent package", "package"),
     (
         "script-failed",
