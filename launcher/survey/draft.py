@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
@@ -102,7 +103,8 @@ def _code(found: Folder, folder: Path, target: Path) -> tuple[dict[str, Any], st
         why = "a bundled script, which reports what the channels hold: name yours, with its `directory`"
         return {"entry_point": READS_ALL}, why
     code: dict[str, Any] = {"directory": os.path.relpath(folder / found.code, target.parent)}
-    code["entry_point"] = str(found.script.relative_to(found.code))
+    script = str(found.script.relative_to(found.code))
+    code |= {"command": f"torchrun {shlex.quote(script)}"} if found.needs_torchrun else {"entry_point": script}
     code |= {"requirements": found.requirements.name} if found.requirements else {}
     others = (file.with_name(f"*{file.suffix}") for file in found.left_over)
     # Data, and links that may not be followed.

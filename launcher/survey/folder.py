@@ -59,8 +59,9 @@ class Folder(NamedTuple):
     channels: dict[str, PurePosixPath]
     left_over: list[PurePosixPath]  # files of data beside the channels
     outside: list[PurePosixPath]  # links out of the folder
-    reads: list[str]  # channels, and whether a GPU is used, as far as the script's text shows
+    reads: list[str]  # channels; this and what follows as far as the script's text shows
     uses_gpu: bool
+    needs_torchrun: bool
 
 
 def look_at_folder(root: Path) -> Folder:
@@ -94,7 +95,9 @@ def look_at_folder(root: Path) -> Folder:
     found = [(variable.lower() or name or folder) for variable, name, folder in _READ.findall(text)]
     reads = {each.lower(): each for each in found if each not in _OF_CODE}
     channels = _channels(files, text, reads)
-    return Folder(script, code, requirements, lists, *channels, links, [*reads.values()], "cuda" in text)
+    needs_torchrun = "init_process_group(" in text and "SM_HOSTS" not in text  # of which scripts make RANK themselves
+    named = [*reads.values()]
+    return Folder(script, code, requirements, lists, *channels, links, named, "cuda" in text, needs_torchrun)
 
 
 def _program(script: Path) -> str:

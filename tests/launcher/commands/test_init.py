@@ -89,6 +89,13 @@ def test_script_of_another_name_is_the_program_that_reads_a_channel(pets: Path) 
     assert yaml.safe_load(json.loads(done.stdout)["text"])["code"]["entry_point"] == "fit.py"
 
 
+def test_script_of_a_process_group_is_started_by_torchrun(tmp_path: Path) -> None:
+    for text, code in (("", {"command": "torchrun train.py"}), ("SM_HOSTS", {"entry_point": "train.py"})):
+        files(tmp_path, "train.py", content=f"dist.init_process_group('gloo')\n{text}\n".encode())
+        done = launch("init", str(tmp_path), "--yes", "--json", "--dry-run")
+        assert yaml.safe_load(json.loads(done.stdout)["text"])["code"] == {"directory": ".", **code}
+
+
 @pytest.mark.parametrize(
     ("names", "channels"),
     [
