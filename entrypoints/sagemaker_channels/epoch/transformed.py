@@ -114,12 +114,11 @@ def is_skipped(error: Exception, sample: Any, source: Any, place: Place) -> bool
 def add_sample_note(error: Exception, sample: Sample, channel: str, place: str) -> None:
     """Add a note with the channel, key and place of a sample.
 
-    The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added. So are
-    the fields, for a KeyError, and what a whole object holds, if it is a shard of samples.
+    The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added. For a
+    KeyError the fields come before it, where a job's failure reason shows them. Bytes that are a shard of samples are named last.
     """
-    more = f"; {place}"
-    if isinstance(error, KeyError):
-        more += f"; its fields are {', '.join(sample)}"
+    fields = f", which has the fields {', '.join(sample)}" if isinstance(error, KeyError) else ""
+    more = f"{fields}; {place}"
     if found := shard_in(sample.get(DATA)):
         more += f"; its bytes are {found.what}: {found.remedy}"
     add_key_note(error, sample.get(KEY), channel, more)

@@ -147,7 +147,10 @@ def test_filter_of_a_mixture_fails_with_the_place_of_its_sample(environment: Env
     with pytest.raises(KeyError) as raised:
         list(MixedDataset([broken]))
     text = "".join(traceback.format_exception(raised.value))  # Python 3.10 has no notes.
-    assert "of channel 'a' with the key '0.txt'; it ends at position 3 of object 0; its fields are __key__" in text
+    assert (
+        "of channel 'a' with the key '0.txt', which has the fields __key__, data; it ends at position 3 of object 0"
+        in text
+    )
 
 
 @pytest.mark.parametrize(

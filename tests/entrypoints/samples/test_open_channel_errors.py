@@ -119,5 +119,9 @@ def test_key_error_of_a_transform_names_the_fields_and_what_the_bytes_are(tmp_pa
         with pytest.raises(KeyError) as raised:
             next(iter(dataset))
     text = "".join(traceback.format_exception(raised.value))
-    assert f"its fields are __key__, data{note}" in text
+    assert (
+        "in the transform of a sample of channel" in text
+        and ", which has the fields __key__, data; it " in text
+        and note in text
+    )
     assert ("its bytes are" in text) == bool(note)

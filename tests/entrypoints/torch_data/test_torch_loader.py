@@ -279,7 +279,10 @@ def test_transform_error_names_the_sample(environment: Environment, reading: dic
             stands = "it is number 3 of those from position 8 of object 6 on" if not reading else "it is"
         kind, text = traceback_of(loader)
         assert kind == "KeyError"
-        assert f"in the transform of a sample of channel 'files' with the key '07.txt'; {stands}" in text
+        assert (
+            f"in the transform of a sample of channel 'files' with the key '07.txt', which has the fields __key__, data; {stands}"
+            in text
+        )
         assert "raise KeyError" in text, "the traceback is the transform's own"
 
 
