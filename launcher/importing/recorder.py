@@ -93,6 +93,7 @@ def record(
             region = "" if "AWS_REGION" in environ else "no region is configured, and --region sets one; "
             remedy = f"see its output above; {region}--python names the Python that has its packages"
             raise InputError(f"{script}: created no training job, and ended with exit code {done.returncode}; {remedy}")
+        say(f"{script} got made-up answers: nothing reached AWS, and no job exists")
         yield recording, uploads_of(script, arguments, folder / "written")
 
 

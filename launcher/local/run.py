@@ -171,9 +171,8 @@ def _existing_run(folder: Path) -> RefusedError:
     is_over = (folder / RESULT).exists()
     clean = f"`launch clean {folder.name}` removes it"
     remedy = clean if is_over else f"unless it is still running, {clean}"
-    return RefusedError(
-        f"{folder} holds an earlier run of this name; {remedy}, or use another name (--name, or name= of launcher.plan)"
-    )
+    other = "use another name (--name; in Python call launcher.plan again, or pass it name=)"
+    return RefusedError(f"{folder} holds an earlier run of this name; {remedy}, or {other}")
 
 
 def _reads_remote(plan: Plan, local: ChannelPaths) -> bool:

@@ -78,6 +78,7 @@ def test_script_becomes_the_spec_of_the_request_that_it_sends(script: Path) -> N
     name = "digits-2026-01-31-23-59-59-123"  # as SDK v2 makes one
     done = launch("import", "train.py", "--", json.dumps(REQUEST), name)
     assert done.returncode == 0, done.stderr
+    assert "train.py got made-up answers: nothing reached AWS" in done.stderr
     Path("job.yaml").write_text(done.stdout)
     spec = launcher.load("job.yaml", environ={"ACCOUNT_ID": "123456789012", "HF_TOKEN": "hf_1"})
     assert (spec.base_name, spec.region, "request:" in done.stdout) == ("digits", "eu-west-1", False)
