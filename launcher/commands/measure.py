@@ -19,7 +19,7 @@ from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, own_output, submit_options
 from launcher.console import print_line, say, shown_path
-from launcher.errors import InputError, RefusedError, did_you_mean
+from launcher.errors import InputError, did_you_mean
 from launcher.parsing.layers import Assignment, Sets
 from launcher.parsing.team_files import values_below
 from launcher.rules.channels.content_types import MIME_TYPES
@@ -137,8 +137,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
     file = str(bundled.spec_path("measure")) if _is_data(target) else target
     _, team = values_below(file, os.environ)
     if _is_data(target):
-        with _refused():
-            place = S3Location("folder", "data/") if options.is_folder(target) else parse_s3_uri(target)
+        place = S3Location("folder", "data/") if options.is_folder(target) else parse_s3_uri(target)
         uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
         if chosen:
             raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")
@@ -182,7 +181,7 @@ def _refused(option: str = "") -> Iterator[None]:
     """Raise InputError for what is wrong with an argument."""
     try:
         yield
-    except (ConfigError, RefusedError) as error:
+    except ConfigError as error:
         raise InputError(f"{option}{error}") from None
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import merge
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from launcher.aws.session import Account, AwsError
@@ -48,6 +49,9 @@ class Line(NamedTuple):
     timestamp: int  # milliseconds since 1970, UTC, as the host's log agent saw it
     host: str  # `algo-1`
     message: str
+
+
+_time = attrgetter("timestamp")
 
 
 def searchable(line: str) -> str:
@@ -183,10 +187,6 @@ class JobLines:
         time.sleep(max(0.0, self._next_call - time.monotonic()))
         self._next_call = time.monotonic() + PACE
         return self._account.call("logs", "get_log_events", **parameters)
-
-
-def _time(line: Line) -> int:
-    return line.timestamp
 
 
 def _streams(account: Account, prefix: str, created: int) -> Iterator[str]:
