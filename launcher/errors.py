@@ -23,7 +23,7 @@ EXIT_CODES = {
     0: "done",
     1: "a bug in `launch`",
     2: "the spec or the arguments are wrong",
-    3: "AWS refused, or a check failed",
+    3: "AWS or this machine refused it, or a check failed",
     4: "the training failed",
     5: "the job was stopped, or not submitted because you answered no; nothing was created then",
     INTERRUPTED: "Ctrl-C, a closed terminal, or `kill`, with which a local run ends with 5",
