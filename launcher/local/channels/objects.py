@@ -105,9 +105,9 @@ class FolderObjects:
             yield
         except S3Error as error:
             absent = error.code in ("NoSuchKey", "NoSuchBucket")
-            raise RefusedError(f"{place}: {self.missing(place) if absent else error.details['Message']}") from error
+            raise RefusedError(f"{place}: {self.missing(place)}" if absent else error.details["Message"]) from error
         except PermissionError as error:
-            raise RefusedError(f"{place}: {error.filename} cannot be read: {error.strerror}") from error
+            raise RefusedError(f"{error.filename}: cannot be read: {error.strerror}; ask its owner") from error
 
 
 Objects: TypeAlias = RemoteObjects | FolderObjects

@@ -132,7 +132,8 @@ class Store:
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO would block
             except PermissionError as error:
-                raise S3Error("AccessDenied", Message=f"the launcher may not read {path}") from error
+                why = f"{path}: cannot be read: {error.strerror}; ask its owner"
+                raise S3Error("AccessDenied", Message=why) from error
             except OSError as error:
                 if error.errno not in _ABSENT:
                     raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,24 @@ def test_folder_of_links_has_the_samples_of_their_folders(here: Path) -> None:
     (here / "classes").mkdir()
     (here / "classes/cat").symlink_to(here / "elsewhere")
     assert "cat/a.txt" in launch("peek", "classes").stdout
+
+
+def test_file_without_permission_is_one_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def denied(path: str, flags: int, mode: int = 0o777, **where: Any) -> int:
+        if str(path).endswith("data/1.txt"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, flags, mode, **where)
+
+    (here / "data").mkdir()
+    (here / "data/1.txt").write_text("1")
+    monkeypatch.setattr(os, "open", denied)
+    done = launch("peek", "data")
+    assert (done.returncode, done.stderr) == (
+        3,
+        "error: data/1.txt: cannot be read: Permission denied; ask its owner\n",
+    )
 
 
 def test_missing_prefix_is_one_error(account: StandIn) -> None:
