@@ -122,6 +122,8 @@ def init(
     from launcher.survey.draft import draft, draft_text, notes_on
     from launcher.survey.folder import look_at_folder
 
+    if str(folder).startswith("s3:"):
+        raise click.UsageError("FOLDER is the script's, on this machine; pass the prefix of the data by --data")
     found = look_at_folder(folder)
     target = output or folder / "job.yaml"
     _check_target(target, dry_run=dry_run)

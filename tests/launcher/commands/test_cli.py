@@ -339,6 +339,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
             "Missing argument 'SPEC'. Write a spec's path, such as job.yaml; `launch --example s3-file`",
         ),
         (["diff"], "Missing argument 'SPEC'. Write a spec's path"),
+        (["init", "s3://mine/images/"], "this machine; pass the prefix of the data by --data"),
         (["status"], "Missing argument 'NAME...'. Write a training job's name; `launch list` shows the names."),
         (
             ["list", "--status", "ended"],
