@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, product
 from operator import itemgetter
 from urllib.parse import unquote
 
@@ -18,7 +18,8 @@ HIDDEN = "***"
 URL_PASSWORD = re.compile(r"(?<=://)[^/?#\s\"<>:]*:[^/?#\s\"<>]+(?=@)")
 _CHARACTER = re.compile(r"\S")
 # Escaped for JSON, HTML or a URL.
-_UNIT = re.compile(r"\\u[0-9a-f]{4}|\\[nrt\"'\\/]|&#?\w+;|(?:%[0-9a-f]{2})+|\S", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\u[0-9a-f]{4}|\\[nrt\"'\\/]|&#?\w+;|(?:%[0-9a-f]{2})+", re.IGNORECASE)
+_UNIT = re.compile(rf"{_ESCAPED.pattern}|\S", re.IGNORECASE)
 _PART = 12  # characters; such parts of a long value are masked too
 _LONG = 16  # characters of a long value
 _SHORT = 4  # characters; a shorter value is masked only as a whole word, since it occurs in others by chance
@@ -42,17 +43,20 @@ class Mask:
     def _apply(self, text: str) -> str:
         if not text or not self._known:
             return text
-        views = [_view(text, _CHARACTER), _view(text, _UNIT)]
         spans: list[tuple[int, int, str]] = []
+        views = _views(text)
+        places: dict[str, list[tuple[int, int]]] = {}  # by view; of lines without a secret, which most are, none
         for value, shown in list(self._known.items()):  # other threads add more meanwhile
             if len(value) < _SHORT:
                 words = re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text)
                 spans += [(*word.span(), shown) for word in words]
                 continue
-            forms = {_view(value, units)[0] for units in (_CHARACTER, _UNIT)} - {""}
-            for squeezed, places in views:
-                found = [span for form in forms for span in _spans(squeezed, form)]
-                spans += [(places[begin][0], places[end - 1][1], shown) for begin, end in found]
+            for form, (view, unit) in product(_views(value), views.items()):
+                for begin, end in _spans(view, form):
+                    at = places[view] = places.get(view) or _places(text, unit)
+                    spans.append((at[begin][0], at[end - 1][1], shown))
+        if not spans:
+            return text
         masks = [""] * len(text)
         for begin, end, shown in sorted(spans, key=lambda span: span[1] - span[0]):  # the longest is last
             masks[begin:end] = [shown] * (end - begin)
@@ -60,17 +64,24 @@ class Mask:
         return "".join(mask or "".join(letter for letter, _ in run) for mask, run in runs)
 
 
-def _view(text: str, units: re.Pattern[str]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text without white space and with its units decoded, and the span that each character came from."""
-    characters = [(character, unit.span()) for unit in units.finditer(text) for character in _decoded(unit[0])]
-    return "".join(character for character, _ in characters), [span for _, span in characters]
+def _views(text: str) -> dict[str, re.Pattern[str]]:
+    """Return the text without white space, and if that differs, with its escapes decoded, too; each with its units."""
+    views = {"".join(text.split()): _CHARACTER}
+    if _ESCAPED.search(text):
+        views.setdefault("".join(_ESCAPED.sub(lambda unit: _decoded(unit[0]), text).split()), _UNIT)
+    return {view: unit for view, unit in views.items() if view}
+
+
+def _places(text: str, unit: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Return the span that each character of a view came from."""
+    return [found.span() for found in unit.finditer(text) for _ in _decoded(found[0])]
 
 
 def _decoded(unit: str) -> str:
     if len(unit) == 1:
         return unit
     if unit.startswith("\\"):
-        return chr(int(unit[2:], 16)) if len(unit) > 2 else unit[1].strip("nrt")  # escaped white space is dropped, too
+        return chr(int(unit[2:], 16)).strip() if len(unit) > 2 else unit[1].strip("nrt")  # white space is dropped, too
     return "".join((unquote(unit) if unit.startswith("%") else html.unescape(unit)).split())
 
 
