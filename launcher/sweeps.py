@@ -181,9 +181,10 @@ def run_there(
     try:
         while waiting or running:
             while waiting and len(running) < (max_parallel or len(jobs)):
-                member = waiting.popleft()
+                member = waiting[0]  # until it is known that its job exists
                 try:
                     running[member.name] = submit(member.plan, account, console, again=True).service_job
+                    waiting.popleft()
                 except LaunchError as error:
                     results[member.name] = error
                     waiting.clear()

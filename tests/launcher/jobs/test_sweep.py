@@ -175,6 +175,16 @@ def test_ctrl_c_and_restart_create_each_job_once_and_at_most_some_at_a_time(aws:
     assert "Failed" in done.stdout
 
 
+def test_ctrl_c_during_a_creation_counts_all_jobs(aws: StandIn, submittable: None) -> None:
+    aws.fault("hang", "sagemaker:CreateTrainingJob", nth=2, seconds=2 * PATIENCE)
+    with Forked(LAUNCHER, ["-m", "launcher", *SWEEP]) as process:
+        wait_for(lambda: len(aws.calls("CreateTrainingJob")) == 2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    aws.clear_faults()
+    assert "1 jobs continue, 0 have ended, 3 do not exist yet" in err
+
+
 @pytest.mark.usefixtures("quick_sleep")
 def test_refusal_ends_the_creation_of_further_jobs(completing: StandIn) -> None:
     completing.refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "The account-level service limit", nth=2)
