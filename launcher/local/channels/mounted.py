@@ -60,7 +60,7 @@ def provide(delivery: Delivery) -> Iterator[None]:
             try:
                 stack.enter_context(_mounted_objects(delivery, place, objects, is_whole=is_whole))
             except MountFailedError as error:
-                reason = f"{error}; run as root, or where FUSE is open to every user"
+                reason = str(error)
         elif not reason:
             stack.enter_context(empty_directory(delivery))
         if reason:
@@ -119,7 +119,7 @@ def _mounted_objects(
             odd = [each.path for each in objects if not each.path.isprintable()]  # rclone changes control characters
             for path in [objects[0].path, *odd]:
                 if not os.path.exists(directory / path):  # noqa: PTH110 - treats every error of the program alike
-                    raise MountFailedError(f"rclone does not show {path!r} (log in {scratch})")
+                    raise MountFailedError(f"rclone does not show {path!r}; rename that object")
             yield
 
 
@@ -151,9 +151,10 @@ def mounted_by(command: list[str], environ: Mapping[str, str], directory: Path, 
         while not is_mounted(directory):
             if process.poll() is not None:
                 *_, last = ["no output", *filter(None, map(str.strip, log.read_text(errors="replace").split("\n")))]
-                raise MountFailedError(f"{program} ended with exit code {process.returncode} ({last}; log in {log})")
+                ended = f"{program} ended with exit code {process.returncode} ({last})"
+                raise MountFailedError(f"{ended}; run as root, or where FUSE is open to every user")
             if time.monotonic() > deadline:
-                raise MountFailedError(f"{program} did not mount within {_LIVE_SECONDS:.0f} s (log in {log})")
+                raise MountFailedError(f"{program} did not mount within {_LIVE_SECONDS:.0f} s")
             time.sleep(_LOOK_SECONDS)
         yield
 
