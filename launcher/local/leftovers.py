@@ -20,7 +20,7 @@ def at_the_end(script: str, *arguments: str | Path) -> Iterator[None]:
     Its shell waits for the end of its standard input: that of a pipe that ends with this process. If the shell itself was killed,
     as by a machine that is short of memory, the script is run on leaving.
     """
-    command = ["/bin/sh", "-c", f"PATH=${{PATH:-{os.defpath}}}; read -r _\n{script}", "sh", *map(str, arguments)]
+    command = ["/bin/sh", "-c", f"PATH=${{PATH:+$PATH:}}{os.defpath}; read -r _\n{script}", "sh", *map(str, arguments)]
     silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # In a new session: Ctrl-C must not end it.
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **silent) as shell:

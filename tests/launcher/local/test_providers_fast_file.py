@@ -186,3 +186,15 @@ def test_shell_that_cleans_up_is_not_missed_when_it_was_killed(tmp_path: Path) -
                 if os.fsencode(left) in words.read_bytes():
                     os.kill(int(words.parent.name), signal.SIGKILL)
     assert not left.exists()
+
+
+@pytest.mark.parametrize("path", ["", "/nowhere"])
+def test_clean_up_finds_its_programs_whatever_the_path_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("PATH", path)
+    left = tmp_path / "left"
+    left.touch()
+    with at_the_end('rm "$1"', left):
+        pass
+    assert not left.exists()
