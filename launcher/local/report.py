@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from launcher.console import Console, counted, human_bytes, print_line, shown_path
-from launcher.errors import TrainingFailedError
+from launcher.errors import RefusedError, TrainingFailedError
 from launcher.jobs.causes import SCRIPT_FAILED, Cause, likely_cause
 from launcher.jobs.lines import Line
 from launcher.jobs.outcome import Outcome, plain_data
@@ -23,7 +23,7 @@ from launcher.jobs.submission import mask_settings
 from launcher.jobs.waits import as_data
 from launcher.local.fidelity import in_rows
 from launcher.local.leftovers import remove_tree
-from launcher.local.runs import RESULT
+from launcher.local.runs import RESULT, RUN
 from launcher.local.state import LocalRun
 from launcher.local.watch import RunResult
 from launcher.local.workspace import Host
@@ -52,7 +52,9 @@ def announce(run: LocalRun) -> None:
 
 
 def report(run: LocalRun, outcome: RunResult) -> Outcome:
-    """Keep the job's outputs, delete the rest, and print and return the result."""
+    """Keep the job's outputs, delete the rest, and print and return the result. Raises RefusedError if its folder is gone."""
+    if not (run.folder / RUN).exists():
+        raise RefusedError(f"{run.folder} was removed during the run, and with it the job's outputs; run it again")
     run.transitions.begin("Uploading")
     for host in run.hosts:
         code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too

@@ -23,7 +23,7 @@ from sagemaker_channels.job.process_identity import start_time
 
 RUNS_FOLDER = ".launch"
 RESULT = "result.json"
-_RUN = "run.json"
+RUN = "run.json"
 _LOOK_SECONDS = 0.2  # between two looks at the logs of a run
 
 
@@ -36,7 +36,7 @@ def note_begin(run: LocalRun) -> None:
         "Runner": run.options.runner,
         "Request": run.asked,
     }
-    (run.folder / _RUN).write_text(json.dumps(noted), encoding="utf-8")
+    (run.folder / RUN).write_text(json.dumps(noted), encoding="utf-8")
 
 
 def local_runs() -> list[dict[str, Any]]:
@@ -132,11 +132,11 @@ def _number(log: Path) -> int:
 def _folders() -> dict[str, Path]:
     folder = Path(RUNS_FOLDER)
     found = folder.iterdir() if folder.exists() else ()  # iterdir raises PermissionError, which glob hides
-    return {path.name: path for path in found if any((path / name).is_file() for name in (_RUN, RESULT))}
+    return {path.name: path for path in found if any((path / name).is_file() for name in (RUN, RESULT))}
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    noted, result = _read(folder / _RUN), _read(folder / RESULT)
+    noted, result = _read(folder / RUN), _read(folder / RESULT)
     transitions = result.get("SecondaryStatusTransitions") or [{}]
     created = noted.get("CreationTime") or transitions[0].get("StartTime")
     described = {

@@ -153,6 +153,13 @@ def test_simultaneous_run_of_the_same_name_keeps_its_fifos(here: Path, monkeypat
     assert fifo.is_fifo()
 
 
+@pytest.mark.parametrize("end", ["", "; 1 / 0"])
+def test_run_whose_folder_is_removed_is_an_error(here: Path, end: str) -> None:
+    """As `git clean -fdX` removes it, in another terminal."""
+    write_job(here, "import os, shutil\nshutil.rmtree(os.environ['SAGEMAKER_BASE_DIR'] + '/../..')" + end)
+    assert "/.launch/job was removed during the run" in launch(here, "--no-namespaces", code=3)
+
+
 def test_stop_immediately_after_the_start_ends_the_job(here: Path) -> None:
     write_job(here, "import time\ntime.sleep(600)")
     with begun(here) as process:
