@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 def leftovers(delivery: Delivery) -> list[str]:
-    threads = [each.name for each in threading.enumerate() if each.name.startswith(("pipe-", "copy-"))]
+    threads = [each.name for each in threading.enumerate() if re.match(r"pipe-|.*\(settle\)", each.name)]
     return threads + sorted(str(path) for path in delivery.data_dir.glob("**/*"))
 
 

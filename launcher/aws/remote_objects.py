@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Any, BinaryIO
 
 from launcher.aws.refusals import REMEDY, foreign
 from launcher.aws.session import Account, AwsError
+from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError, did_you_mean
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import S3Location
@@ -67,9 +67,9 @@ class RemoteObjects:
                 return int(self._account.call("s3", "head_object", Bucket=place.bucket, Key=place.key)["ContentLength"])
 
         rest = iter(places)
-        with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-            while some := list(islice(rest, _HEADS_AHEAD)):
-                yield from pool.map(size, some)
+        while some := list(islice(rest, _HEADS_AHEAD)):
+            found = {place: done.result() for place, done in concurrently(size, some, _HEADS_AT_ONCE)}
+            yield from (found[place] for place in some)
 
     def read(self, place: S3Location) -> Stream:
         """Yield one object's bytes, at most CHUNK at a time; resume a broken connection where it broke.

@@ -7,11 +7,12 @@ which an error or Ctrl-C removes. Keys are checked before the first byte, so no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed, wait
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock
 
+from launcher.aws.threads import start
 from launcher.local import processes
 from launcher.local.channels.delivery import Delivery, empty_directory
 from launcher.local.channels.objects import FolderObjects
@@ -21,6 +22,7 @@ from launcher.request.view import s3_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
 _AT_ONCE = 8  # concurrent objects; more gain nothing on one machine's link and cost a connection each
+_QUIT_SECONDS = 2  # to wait for them; if the network hangs, Ctrl-C need not
 
 
 @contextmanager
@@ -91,9 +93,11 @@ def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> No
     if not delivery.store.remote:  # threads gain nothing on a disk
         work()
         return
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"copy-{delivery.name}") as pool:
-        try:
-            for finished in as_completed([pool.submit(work) for _ in range(_AT_ONCE)]):
-                finished.result()
-        finally:
-            stop.set()
+    copies = list[Future[None]]()
+    try:
+        copies.extend(start(work) for _ in range(_AT_ONCE))
+        for finished in as_completed(copies):
+            finished.result()
+    finally:
+        stop.set()
+        wait(copies, _QUIT_SECONDS)

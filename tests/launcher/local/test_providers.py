@@ -5,7 +5,9 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
+import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,7 +23,7 @@ from launcher.local.channels.delivery import Delivery, provide
 from launcher.local.channels.selection import S3Object
 from launcher.spec.channels import KINDS
 from local_jobs import namespaces
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 from s3_objects import client_of_job
 
 # Each way to deliver a channel: the mode for S3, the source for others.
@@ -185,6 +187,23 @@ def test_interrupted_copy_leaves_nothing(deliver: Deliver) -> None:
     with pytest.raises(KeyboardInterrupt), provide(delivery):
         pytest.fail("entered")
     assert leftovers(delivery) == []
+
+
+def test_ctrl_c_need_not_wait_for_a_store_that_hangs(deliver: Deliver) -> None:
+    answered, calls = threading.Event(), itertools.count()
+
+    def hang(count: int) -> None:
+        if next(calls) == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        answered.wait(PATIENCE)
+
+    delivery, begun = deliver("File", on_bytes=hang), time.monotonic()
+    delivery = replace(delivery, store=replace(delivery.store, remote=True))
+    with pytest.raises(KeyboardInterrupt), provide(delivery):
+        pytest.fail("entered")
+    assert time.monotonic() < begun + PATIENCE
+    answered.set()
+    wait_for(lambda: leftovers(delivery) == [])
 
 
 def test_copy_never_writes_through_a_link_or_over_files(deliver: Deliver, tmp_path: Path) -> None:
