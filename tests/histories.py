@@ -10,7 +10,7 @@ from typing import Any
 
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.states import merge_states
+from sagemaker_channels.epoch.states import is_finished, merge_states
 
 Open = Callable[[Shard], Samples]
 MOST_READERS = (1, 2, 3, 4, 8, 40)
@@ -61,5 +61,5 @@ def interrupted(chance: random.Random, opened: Open, name: Callable[[Any], str],
             most = chance.choice([0, 1, 2, 5, 11])
             found += [name(sample) for sample in islice(samples, most)]
             state = json.loads(json.dumps(samples.state_dict()))
-            if samples.finished or next(samples, None) is None:
+            if is_finished(state) or next(samples, None) is None:
                 return found

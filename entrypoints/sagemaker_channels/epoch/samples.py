@@ -77,11 +77,6 @@ class Samples:
         """Stop reading and close the streams. Dropping the iterator does so too, when Python finalizes it."""
         self._samples.close()
 
-    @property
-    def finished(self) -> bool:
-        """Whether everything was read, here or before the loaded state was taken."""
-        return all(reader.ended for reader in self.readers)
-
     def finish(self) -> None:
         """Treat everything as read, without opening anything."""
         self._resume([], [None] * len(self._indexes), 0, {})
