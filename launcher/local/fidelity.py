@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.console import counted
+from launcher.console import counted, human_bytes
 from launcher.errors import dotted
 from launcher.local.channels.stores import Store
 from launcher.local.state import LocalRun
-from launcher.local.workspace import HostProcess, hosts_of
+from launcher.local.workspace import HostProcess, entries_of, hosts_of
 from launcher.request.image_support import support_of
 from launcher.request.image_uris import versions_of
 from launcher.request.instance_types import instance_type
-from launcher.request.view import file_system_source
+from launcher.request.view import file_system_source, s3_source
 from sagemaker_channels import contract
 
 # The members of a request that a local run carries out, or that only say where and as whom a job runs. A member that AWS adds is
@@ -54,6 +54,11 @@ def note_facts(run: LocalRun, store: Store, host: HostProcess) -> None:
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     there = "" if asked.accelerator is None else asked.accelerator or "none"
     run.note("GPU", str(gpus or "none"), there, same=(gpus > 0) is asked.has_gpu)
+    files = [entry for entry in entries_of(request) if entry["InputMode"] == "File" and s3_source(entry)]
+    size = sum(found.size for entry in files for found in store.listed(entry, run.options.sample))
+    if asked.storage == "EBS" and (volume := request["ResourceConfig"].get("VolumeSizeInGB", 0)) * 2**30 < size:
+        what = f"File channels copy {human_bytes(size)} to each host, and the job's volume has {volume} GB"
+        run.console.warn(f"{what}; raise resource_config.volume_size_in_gb, or use FastFile")
 
 
 def note_channel(run: LocalRun, entry: Mapping[str, Any], how: str, same: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.code.archive import read_code
-from local_jobs import command, namespaces, write_job
+from local_jobs import command, launch, namespaces, write_job
 from patience import PATIENCE
 
 # A run writes the archive and the unpacked package before the job begins. What a job writes here fits once beside them, not twice.
@@ -38,6 +38,20 @@ def test_outputs_that_do_not_fit_twice_fail_the_job_and_are_kept(here: Path) -> 
     assert result["FailureReason"] == ".launch/job: the outputs cannot be packed: No space left on device"
     assert result["Artifacts"] == {}
     assert done.stderr.splitlines()[-1] == ".launch/job/algo-1/ml/model/weights"
+
+
+def test_file_channels_larger_than_the_volume_are_named(here: Path) -> None:
+    namespaces()  # nothing is copied: the files are those below an overlay
+    overlay = (
+        "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 1}\n"
+        "channels: {train: {s3_uri: s3://bucket/train/, input_mode: File}}"
+    )
+    write_job(here, "print('trained')", overlay)
+    assert "volume has" not in launch(here)
+    with (here / "data/s3/bucket/train/0.txt").open("ab") as file:
+        file.truncate(2**31)
+    (here / ".launch/job").rename(here / ".launch/earlier")
+    assert "warning: File channels copy 2.1 GB to each host, and the job's volume has 1 GB; raise" in launch(here)
 
 
 def test_full_disk_keeps_the_exit_code_and_the_output_on_the_terminal(here: Path) -> None:
