@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeGuard
 
 import torch
@@ -73,14 +73,14 @@ class Loop:
     def watched(self, samples: Iterator[Any]) -> Iterator[Any]:
         if self._iterator is None:
             return samples
-        return self._in_batches(samples, getattr(self._iterator["_index_sampler"], "batch_size", 1))
+        size = getattr(self._iterator["_index_sampler"], "batch_size", 1)
+        return chain.from_iterable(self._in_batches(samples, size))  # faster than a generator of samples
 
-    def _in_batches(self, samples: Iterator[Any], size: int) -> Generator[Any, None, None]:
+    def _in_batches(self, samples: Iterator[Any], size: int) -> Iterator[Iterator[Any]]:
         for first in samples:
             self._begun += 1
-            yield first
+            yield chain([first], islice(samples, size - 1))
             del first  # frees it while the next batch is read
-            yield from islice(samples, size - 1)
 
     def has_more(self) -> bool:
         """Return whether more was fetched than the loop has got: in advance, or of a batch that failed."""
