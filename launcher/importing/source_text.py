@@ -84,7 +84,9 @@ def is_script(path: Path) -> bool:
         except (ValueError, LookupError, TypeError):
             raise InputError(f"{path}: is not a notebook of format 4; open it in Jupyter and save it") from None
     program = _program(text)
-    return program is not None and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(program))
+    if program is None:  # such as one with a notebook's `!pip`; Python shows the line
+        return re.search(r"^\s*(import|from)\s+\w", text, re.MULTILINE) is not None
+    return any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(program))
 
 
 class _Template(yaml.BaseLoader):

@@ -122,6 +122,8 @@ def test_script_without_a_job_is_refused_with_its_exit_code(script: Path) -> Non
     assert (done.returncode, done.stdout) == (2, "")
     assert "train.py: created no training job, and ended with exit code 7; " in done.stderr
     assert "--region" not in done.stderr
+    script.write_text("import sagemaker\n!pip install x\n")
+    assert "train.py: created no training job, and ended with exit code 1; " in launch("import", "train.py").stderr
 
 
 def test_script_without_a_region_is_answered_by_the_option_for_it(
