@@ -71,10 +71,13 @@ SCRIPT = """
     import json, os, sys
     from contextlib import closing
     from pathlib import Path
+    from sagemaker_channels.sources import ring
     from sagemaker_channels.sources.tee import open_stream
     from tee_readers import digest, pipe
 
     root, readers, number, how, *epochs = json.loads(sys.argv[1])
+    if how == "comes too late":
+        ring.RingStream = lambda *arguments: os.kill(os.getpid(), 9)
     for epoch in epochs:
         is_first = epoch == epochs[0]
         stream = open_stream(pipe(Path(root)), epoch, readers, finished=how == "finished" and is_first, reader=number)

@@ -78,7 +78,7 @@ class RingStream:
     def wait_for_others(self) -> None:
         """Wait until the others have opened the ring: they need this process for that."""
         pause = 0.001
-        while not all(self._numbers[slot + _OPENED] for slot in self._slots):
+        while not all(self._numbers[slot + _OPENED] or self._numbers[slot + _LEFT] for slot in self._slots):
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS)
             self._drop_those_gone()
@@ -273,7 +273,7 @@ class RingStream:
         table = pipe_record.table_of(self._channel)
         for slot, (name, _, process) in zip(self._slots, self._readers, strict=True):
             now = table.get(name)
-            if now is None or now.epoch != self._own.epoch or not is_running(*process):
+            if now is None or now.left or now.epoch != self._own.epoch or not is_running(*process):
                 self._numbers[slot + _LEFT] = 1
 
 

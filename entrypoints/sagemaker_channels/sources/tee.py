@@ -71,7 +71,7 @@ def open_stream(
         if isinstance(stream, ring.RingStream):
             stream.wait_for_others()
     except BaseException:
-        pipe_record.leave(channel, own, lost=False)
+        pipe_record.leave(channel, own, lost=bool(own.files) or stream is not None)  # Its feeder has begun.
         if stream is not None:
             stream.close()
         raise

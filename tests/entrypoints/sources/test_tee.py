@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,6 +36,7 @@ from tee_readers import (
     pipe,
     side_by_side,
     started,
+    wait_for_requests,
     whole,
 )
 
@@ -95,6 +97,34 @@ def test_reader_that_stops_or_dies_does_not_block_the_others(root: Path, channel
         printed(left)
         killed.kill()
         assert stream.read() == content(0)
+
+
+def test_reader_that_is_killed_before_it_opens_the_ring_is_not_waited_for(
+    root: Path, channel: Channel, feeder: Feeder
+) -> None:
+    read = in_background(partial(bytes_of, channel, 0, 2, 1), "test")
+    wait_for_requests(channel, 1)  # So it makes the ring.
+    with started(root, 2, 0, "comes too late", 0):
+        assert read.result(PATIENCE) == content(0)
+
+
+def test_reader_interrupted_while_others_open_the_ring_is_told_that_the_epoch_was_read(
+    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = ring.RingStream.wait_for_others
+
+    def interrupted(stream: ring.RingStream) -> None:
+        wait(stream)
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+
+    read = in_background(partial(bytes_of, channel, 0, 2, 1), "test")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ring.RingStream, "wait_for_others", interrupted)
+        tee.open_stream(channel, 0, 2, reader=0)
+    with pytest.raises(ChannelError, match="epoch 0 was read already"):
+        tee.open_stream(channel, 0, 2, reader=0)
+    assert read.result(PATIENCE) == content(0)
 
 
 def test_stream_left_open_is_ended_by_its_readers_next_epoch(channel: Channel, feeder: Feeder) -> None:
