@@ -101,8 +101,9 @@ def copy_stored(run: LocalRun, name: str) -> None:
 
     Raises RefusedError if there is no such run, it has not ended, or it has stored no checkpoints.
     """
-    request, own = run.plan.request, run.folder.name
-    earlier = next((each for each in run_names() if each != own), name) if name == "latest" else name
+    request = run.plan.request
+    ended = (each["TrainingJobName"] for each in local_runs() if each["TrainingJobStatus"] != "InProgress")
+    earlier = next(ended, name) if name == "latest" else name
     described = local_run(earlier)
     if described["TrainingJobStatus"] == "InProgress":
         raise RefusedError(f"--resume {name}: {earlier} has not ended; wait for its end, or stop it")

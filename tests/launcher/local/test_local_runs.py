@@ -22,6 +22,7 @@ from launcher.local.leftovers import remove_run
 from launching import launch as called
 from local_jobs import command, launch, write_job
 from patience import PATIENCE, wait_for
+from sagemaker_channels.job.process_identity import start_time
 from terminals import on_terminal
 
 SCRIPT = """
@@ -173,6 +174,15 @@ def test_resumed_run_begins_with_the_checkpoints_of_the_earlier_one(ended: Path)
         ended, *elsewhere, code=3
     )
     assert not (ended / ".launch/fourth").exists()
+
+
+def test_latest_to_resume_is_a_run_that_has_ended(ended: Path) -> None:
+    """Another one, or a shell of `launch exec job.yaml`, may be open in another terminal."""
+    killed(ended, "open")
+    noted = json.loads((ended / ".launch/job/run.json").read_text())
+    running = {"CreationTime": "2100-01-01T00:00:00+00:00", "Process": [os.getpid(), start_time(os.getpid())]}
+    (ended / ".launch/open/run.json").write_text(json.dumps(noted | running))
+    assert "resumes job: 1 file" in launch(ended, "--name", "second", "--resume", "latest")
 
 
 def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
