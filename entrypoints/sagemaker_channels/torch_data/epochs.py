@@ -7,11 +7,9 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain, islice
 from typing import Any, TypeGuard
 
 import torch
@@ -46,9 +44,6 @@ class Loop:
     number: tuple[int, int] = (0, 0)  # how often the epoch was set, and the number of loops since then, with this one
     loads: int = 0  # how often a state had been loaded
     is_ended: bool = False
-    is_ahead: bool = False  # whether what iterates has fetched more than its own loop has got
-    _begun: int = 0  # batches that a DataLoader without workers has begun to fetch
-    _iterator: dict[str, Any] | None = None  # that of the DataLoader, while it exists
 
     def begin(self, samples: list[Samples], placement: Placement | None = None) -> Loop:
         """Begin with the samples of this process's readers, at its state, and with its place among the ranks."""
@@ -60,33 +55,6 @@ class Loop:
         is_same = among == len(samples) and self.state is not None and self.state["history"] == first["history"]
         self.turn = turn if is_same else 0  # the reader of the next batch
         return self
-
-    def watch(self, iterator: Any) -> None:
-        """Notice if a DataLoader without workers loses a batch on which its collate_fn fails; None for any other loop."""
-        if iterator is not None:
-            self._iterator = vars(iterator)  # without itself, since its end closes the streams
-            weakref.finalize(iterator, self._left)
-
-    def _left(self) -> None:
-        self.is_ahead, self._iterator = self.has_more(), None
-
-    def watched(self, samples: Iterator[Any]) -> Iterator[Any]:
-        if self._iterator is None:
-            return samples
-        size = getattr(self._iterator["_index_sampler"], "batch_size", 1)
-        return chain.from_iterable(self._in_batches(samples, size))  # faster than a generator of samples
-
-    def _in_batches(self, samples: Iterator[Any], size: int) -> Iterator[Iterator[Any]]:
-        for first in samples:
-            self._begun += 1
-            yield chain([first], islice(samples, size - 1))
-            del first  # frees it while the next batch is read
-
-    def has_more(self) -> bool:
-        """Return whether more was fetched than the loop has got: in advance, or of a batch that failed."""
-        if (own := self._iterator) is None or self.is_ahead:
-            return self.is_ahead
-        return own["_num_yielded"] < self._begun and not (self.is_ended and own["_drop_last"])
 
     def move(self, reader: int, state: Callable[[], State]) -> None:
         """Record where a reader is after its batch, which the loop gets now."""
@@ -190,7 +158,7 @@ class Epochs:
         # Readers that end at the same time all write the same.
         if ends == {loop.mark} and self.epoch == loop.epoch:
             self.cells[_EPOCH], self.cells[_RUNNING] = loop.epoch + 1, int(loop.is_of_worker)
-        loop.is_ended, loop.is_ahead = True, False
+        loop.is_ended = True
 
 
 class SharedWork:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from itertools import dropwhile
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
@@ -28,7 +27,6 @@ from typing import Any
 
 from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler, get_worker_info
-from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
@@ -93,14 +91,6 @@ def warn_of_skipping(dataset: Any) -> None:
             " length it does not know whether that was in a later epoch, and would read samples again; return an EvenLoader of a"
             " ThreadLoader from get_train_dataloader"
         )
-
-
-def fetcher() -> Any:
-    """Return torch's iterator of a DataLoader without workers, if that is what iterates here."""
-    callers = dropwhile(lambda each: each[1].startswith("sagemaker_channels."), _callers())
-    if next(callers)[1] != "torch.utils.data._utils.fetch":
-        return None
-    return next((caller for caller, _, _ in callers if isinstance(caller, _SingleProcessDataLoaderIter)), None)
 
 
 class _Check(ForkingPickler):

@@ -199,8 +199,7 @@ class StreamDataset(IterableDataset[Any]):
 
     def _loop(self) -> Generator[Any, None, None]:
         loop = self._begin()
-        self._current, loop.is_ahead = loop, frameworks.is_fetched_ahead()
-        loop.watch(frameworks.fetcher())
+        self._current, self._is_ahead = loop, frameworks.is_fetched_ahead()
         frameworks.warn_of_skipping(self)
         loop.move(0, loop.samples[0].state_dict)  # its place after any sample
         return self._one_by_one(loop)
@@ -208,11 +207,13 @@ class StreamDataset(IterableDataset[Any]):
     def _one_by_one(self, loop: Loop) -> Generator[Any, None, None]:
         try:
             with closing(loop.samples[0]) as samples:
-                yield from loop.watched(self._finished(samples))
+                yield from self._finished(samples)
         except (Exception, KeyboardInterrupt, SystemExit):  # but not a GeneratorExit
-            loop.is_ahead = True  # of the samples of a DataLoader's batch, and of the one that has failed
+            self._is_ahead = True  # of the samples of a DataLoader's batch, and of the one that has failed
             raise
         self._end(loop)
+
+    _is_ahead = False  # whether what iterates has fetched more than its own loop has got
 
     def __len__(self) -> int:
         """The number of this rank's samples in the next epoch. Raises TypeError with the reason if no index has it.
@@ -239,8 +240,8 @@ class StreamDataset(IterableDataset[Any]):
             ChannelError: Samples were fetched that the loop has not got, by a loader in advance or before an error.
         """
         current = self._current if self._epochs.is_last(self._current) else None
-        has_more = self._epochs.is_running if current is None else current.has_more()
-        if get_worker_info() is not None or has_more:
+        is_ahead = current is not None and self._is_ahead and not current.is_ended
+        if get_worker_info() is not None or is_ahead or (current is None and self._epochs.is_running):
             raise ChannelError(
                 "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance, or has"
                 " failed in the middle of a batch",

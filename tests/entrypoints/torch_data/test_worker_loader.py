@@ -303,37 +303,6 @@ def test_dataset_has_no_state_after_workers_have_read_ahead_to_the_end(environme
     assert dataset.state_dict()["epoch"] == 1
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("failing", [0, 2, 5])
-def test_dataset_has_no_state_after_a_plain_loader_has_lost_a_batch(
-    environment: Environment, failing: int, drop_last: bool
-) -> None:
-    """A collate_fn fails, also at the last batch, which is incomplete; without it the state is that of the next one."""
-
-    def collate(samples: list[Any]) -> Any:
-        made.append(samples)
-        return samples if len(made) <= failing else 1 / 0
-
-    made: list[Any] = []
-    dataset = dataset_of(environment)
-    batches = iter(DataLoader(dataset, 8, collate_fn=collate, drop_last=drop_last))
-    first = list(islice(batches, failing))
-    state = dataset.state_dict()
-    if drop_last and failing == 5:
-        assert list(batches) == []
-        assert dataset.state_dict()["at"] == {"0": None}
-        return
-    with pytest.raises(ZeroDivisionError):
-        next(batches)
-    with pytest.raises(ChannelError, match="has failed in the middle of a batch"):
-        dataset.state_dict()
-    del batches
-    with pytest.raises(ChannelError, match="has failed in the middle of a batch"):
-        dataset.state_dict()
-    dataset.load_state_dict(state)
-    assert sorted(texts([*first, dataset])) == sorted(dataset_of(environment))
-
-
 def test_stateful_data_loader_with_workers_is_refused_with_its_remedy(environment: Environment) -> None:
     loader: Any = StatefulDataLoader(dataset_of(environment), 4, collate_fn=as_list, num_workers=2)
     with pytest.raises(
