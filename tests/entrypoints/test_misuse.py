@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from format_channels import lines_channel
 from sagemaker_channels import (
@@ -162,7 +163,7 @@ def test_edited_state_is_refused(environment: Environment) -> None:
     dataset.load_state_dict(merge_states(states))
     next(iter(dataset))
     state = dataset.state_dict()
-    edits = [*edited(state)]
+    edits = [*edited(state), {**state, "count": torch.ones(2)}]
     assert len(edits) > 300
     for reader in (open_channel("lines", environment=environment), dataset, ThreadLoader(dataset, 2)):
         for edit in edits:
@@ -170,7 +171,7 @@ def test_edited_state_is_refused(environment: Environment) -> None:
                 ChannelError, match=r"(state is damaged or was edited|is no state of ours).*restart the epoch"
             ):
                 reader.load_state_dict(edit)
-    dataset.load_state_dict(json.loads(json.dumps(state, sort_keys=True)))
+    dataset.load_state_dict(json.loads(json.dumps({**state, "step": 1.5}, sort_keys=True)))
 
 
 def connector(root: Path, s3_uri: str) -> Environment:
