@@ -55,11 +55,11 @@ def require_agreement(
         raise StoppedError("not submitted; nothing was created")
 
 
-def show_excess(plan: launcher.Plan) -> None:
-    """Print that a plan may cost more than a limit that the user has set. Raises SpecError if the team has locked it."""
-    region, most = known_region(plan), limit_of(plan.spec)
-    refuse_above_locked(plan, region)
-    if most.source and (reason := objection(plan.request, region, most, attempts_of(plan.spec))):
+def show_excess(plan: launcher.Plan, jobs: int = 1) -> None:
+    """Print that `jobs` such jobs may cost more than a limit that the user has set. Raises SpecError if the team has locked it."""
+    region, most, runs = known_region(plan), limit_of(plan.spec), jobs * attempts_of(plan.spec)
+    refuse_above_locked(plan, region, runs)
+    if most.source and (reason := objection(plan.request, region, most, runs)):
         say(f"warning: {reason}, so it is not submitted unless you agree", "yellow")
 
 

@@ -31,14 +31,14 @@ def cost(spec: str, online: bool, reading: options.SpecOptions, as_json: bool) -
         raise InputError(f"{spec!r} is not a spec; `launch status {spec}` shows what a job of this name has cost")
     plan = reading.plan(spec)
     found = _ask(plan) if online else _estimated(plan, known_region(plan))
-    if as_json:
-        options.print_json(as_data(found))
-    else:
+    if not as_json:
         name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
         print_line("\n".join(as_text(found, name)))
         if found.unknown and not online:
             say("`--online` asks AWS for the prices missing from the table", "yellow")
-    show_excess(plan)
+    show_excess(plan)  # before JSON, since its errors are JSON, too
+    if as_json:
+        options.print_json(as_data(found))
 
 
 def _ask(plan: launcher.Plan) -> Estimate:

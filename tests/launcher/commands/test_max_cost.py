@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -115,6 +116,14 @@ def test_limit_is_compared_without_an_account(
     monkeypatch.setenv("LAUNCH_TEAM", "team.yaml")
     done = launching.launch(*command)
     assert (done.returncode, "which the team has locked" in done.stderr) == (2, True)
+    done = launching.launch(*command, "--json")
+    assert json.loads(done.stdout)["problems"][0]["code"] == "team-locked", "one document"
+
+
+def test_dry_run_compares_a_whole_sweep_with_the_limit() -> None:
+    small = ("job.yaml", *SMALL, "--set", "max_cost=30", "--dry-run")
+    assert launching.launch(*small).stderr == ""
+    assert "in each of 2 runs, more than max_cost $30.00" in launching.launch(*small, "--matrix", "lr=1,2").stderr
 
 
 def test_keys_pressed_before_the_question_do_not_answer_it(aws: StandIn) -> None:
