@@ -83,10 +83,10 @@ class RemoteObjects:
         with self._refusals(place):
             while True:
                 answer = get(**rest)
-                if not (etag := answer.get("ETag")):
-                    raise foreign("s3:GetObject")
                 try:
                     with closing(answer["Body"]) as body:
+                        if not (etag := answer.get("ETag")):
+                            raise foreign("s3:GetObject")
                         while chunk := body.read(CHUNK):
                             position, failures = position + len(chunk), 0
                             yield chunk

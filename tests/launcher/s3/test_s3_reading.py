@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from botocore.exceptions import IncompleteReadError
 
 from launcher.errors import RefusedError
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -116,3 +117,13 @@ def test_broken_connection_resumes_where_it_broke() -> None:
 def test_object_that_cannot_be_read_to_its_end_is_refused(key: str, message: str) -> None:
     with faulty_client() as client, pytest.raises(RefusedError, match=f"s3://bucket/{key} at http.*: {message}"):
         list(remote_objects(client).read(S3Location("bucket", key)))
+
+
+def test_connection_of_an_answer_that_is_not_from_aws_is_closed() -> None:
+    bodies: list[Any] = []
+    with faulty_client() as client:
+        client.meta.events.register("after-call.s3.GetObject", lambda parsed, **_: bodies.append(parsed["Body"]))
+        with pytest.raises(RefusedError):
+            list(remote_objects(client).read(S3Location("bucket", "page")))
+        with pytest.raises(IncompleteReadError, match=r"^0 read"):
+            bodies[0].read()
