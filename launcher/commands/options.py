@@ -24,7 +24,7 @@ import launcher
 from launcher.console import json_timestamp, print_line, say, show_problems, shown_path
 from launcher.errors import EXIT_CODES, LaunchError, RefusedError, first_names
 from launcher.parsing.layers import Assignment
-from launcher.parsing.spec_text import is_spec, specs_in
+from launcher.parsing.spec_text import are_of_a_spec, first_keys, is_spec
 from launcher.quantities import A_DURATION, seconds_of
 from launcher.s3.walk import holds_files
 
@@ -172,7 +172,8 @@ def is_folder(value: str) -> bool:
 
 def in_place_of_folder(folder: str) -> str:
     """Return what to write in place of a folder if a spec is expected: the specs in it, or how to get one."""
-    if specs := specs_in(folder):
+    files = [str(file) for file in sorted(Path(folder).glob("*.y*ml")) if os.access(file, os.R_OK) and file.is_file()]
+    if specs := [file for file in files if are_of_a_spec(first_keys(Path(file).read_bytes()))]:
         return f"; write one of its specs: {first_names(specs)}"
     return f"; `launch init {shlex.quote(folder)}` writes one for the script and the data in it"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from launcher.errors import Location, Problem, SpecError
 from launcher.spec.job import JobSpec
@@ -44,12 +43,6 @@ def first_keys(text: bytes) -> list[str]:
 def are_of_a_spec(keys: Collection[str]) -> bool:
     """Return whether more than half of the keys at the top of a file are those of a spec."""
     return 2 * sum(key in JobSpec.model_fields for key in keys) > len(keys)
-
-
-def specs_in(folder: str) -> list[str]:
-    """Return the paths of the YAML files in a folder that look like specs."""
-    files = (file for file in sorted(Path(folder).glob("*.y*ml")) if file.is_file())
-    return [str(file) for file in files if are_of_a_spec(first_keys(file.read_bytes()))]
 
 
 def lines_of(source: str | bytes) -> list[str]:
