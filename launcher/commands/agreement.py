@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -55,11 +55,15 @@ def require_agreement(
         raise StoppedError("not submitted; nothing was created")
 
 
-def show_excess(plan: launcher.Plan, jobs: int = 1) -> None:
-    """Print that `jobs` such jobs may cost more than a limit that the user has set. Raises SpecError if the team has locked it."""
-    region, most, runs = known_region(plan), limit_of(plan.spec), jobs * attempts_of(plan.spec)
-    refuse_above_locked(plan, region, runs)
-    if most.source and (reason := objection(plan.request, region, most, runs)):
+def show_excess(plans: Sequence[launcher.Plan]) -> None:
+    """Print that so many jobs may cost more than a limit that the user has set. Raises SpecError if the team has locked it."""
+    reasons = dict[str, None]()
+    for plan in plans:
+        region, most, runs = known_region(plan), limit_of(plan.spec), len(plans) * attempts_of(plan.spec)
+        refuse_above_locked(plan, region, runs)
+        if most.source and (reason := objection(plan.request, region, most, runs)):
+            reasons[reason] = None
+    for reason in reasons:
         say(f"warning: {reason}, so it is not submitted unless you agree", "yellow")
 
 

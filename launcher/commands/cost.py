@@ -36,7 +36,7 @@ def cost(spec: str, online: bool, reading: options.SpecOptions, as_json: bool) -
         print_line("\n".join(as_text(found, name)))
         if found.unknown and not online:
             say("`--online` asks AWS for the prices missing from the table", "yellow")
-    show_excess(plan)  # before JSON, since its errors are JSON, too
+    show_excess([plan])  # before JSON, since its errors are JSON, too
     if as_json:
         options.print_json(as_data(found))
 

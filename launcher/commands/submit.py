@@ -123,7 +123,7 @@ def carry_out(
 ) -> int:
     """Print, check or submit the plan, by default in the account of its spec, and return the exit code."""
     if doing.dry_run:
-        show_excess(plan)  # before the request, since its errors may be JSON, too
+        show_excess([plan])  # before the request, since its errors may be JSON, too
         return _print_request(plan, doing)
     console, report = Console(as_json=doing.as_json), None
     opened = account() if account else options.open_account(plan.spec.region, plan.spec.profile)
@@ -152,8 +152,7 @@ def show_code(plan: launcher.Plan) -> None:
 def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: SimpleNamespace, doing: Submission) -> int:
     """Print, check or submit the jobs of a sweep, and return the exit code of the worst."""
     if doing.dry_run:
-        for member in jobs:
-            show_excess(member.plan, len(jobs))
+        show_excess([member.plan for member in jobs])
         for number, member in enumerate(jobs):
             print_line(("," if number else "[") if doing.as_json else "---")
             _print_request(member.plan, doing)
