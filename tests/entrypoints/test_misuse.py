@@ -172,6 +172,7 @@ def test_edited_state_is_refused(environment: Environment) -> None:
             ):
                 reader.load_state_dict(edit)
     dataset.load_state_dict(json.loads(json.dumps({**state, "step": 1.5}, sort_keys=True)))
+    dataset.load_state_dict({**state, "weights": torch.ones(2)})
 
 
 def connector(root: Path, s3_uri: str) -> Environment:

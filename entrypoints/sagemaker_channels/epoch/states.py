@@ -139,9 +139,9 @@ def checked(state: Any) -> State:
             " gather_state or merge_states returned, or restart the epoch",
         )
     with suppress(LookupError, TypeError, ValueError, RuntimeError):
-        known = json.loads(json.dumps(known, default=int))  # as JSON stores it
-        if _sum(known) == known["checksum"]:
-            return known
+        own = json.loads(json.dumps({name: known[name] for name in _SUMMED}, default=int))  # as JSON stores it
+        if _sum(own) == known["checksum"]:
+            return {**known, **own}
     raise ChannelError(
         "the state is damaged or was edited", remedy="load it as state_dict() returned it, or restart the epoch"
     )
