@@ -119,7 +119,8 @@ class WorkerLoader(PositionedLoader):
         **how: Any,
     ) -> None:
         size = self._read_by(dataset, batch_size, collate_fn, drop_last=drop_last)
-        batches = _Batches(dataset, size, collating(collate_fn), drop_last, how.get("persistent_workers", False))
+        is_kept = how.get("persistent_workers", False)
+        batches = _Batches(dataset, size, collating(collate_fn), drops_last=drop_last, is_kept=is_kept)
         super().__init__(batches, None, collate_fn=_as_it_is, **how)
         self.readers = max(1, self.num_workers)
 
@@ -152,8 +153,11 @@ class _Batches(IterableDataset[Any]):
     dataset: StreamDataset
     turn: int  # the reader of the first batch
 
-    def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *how: bool) -> None:
-        self.__dict__.update(dataset=dataset, _size=size, _collate=collate, _how=how, state=None, turn=0)
+    def __init__(
+        self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *, drops_last: bool, is_kept: bool
+    ) -> None:
+        own = {"_size": size, "_collate": collate, "_drops_last": drops_last, "_is_kept": is_kept}
+        self.__dict__.update(dataset=dataset, state=None, turn=0, **own)
 
     def __getstate__(self) -> dict[str, Any]:
         frameworks.check_sent(self._collate)
@@ -181,8 +185,7 @@ class _Batches(IterableDataset[Any]):
     def _positioned(self) -> Iterator[Any]:
         info = get_worker_info()
         number, readers = (info.id, info.num_workers) if info else (0, 1)
-        drops_last, is_kept = self._how
-        if info and is_kept:
+        if info and self._is_kept:
             # A notebook's interrupt goes to all processes, and would end a worker, or let it wait forever for a lock of its own.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         reader = (number + self.turn) % readers  # a DataLoader begins with worker 0
@@ -192,7 +195,7 @@ class _Batches(IterableDataset[Any]):
         with closing(samples):
             made = self.dataset._finished(samples)
             while batch := list(islice(made, self._size)):
-                if len(batch) == self._size or not drops_last:
+                if len(batch) == self._size or not self._drops_last:
                     yield reader, samples.state_of(samples.mark(at_end=True)), sendable(self._collate(batch))
                 del batch
 
