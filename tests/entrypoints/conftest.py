@@ -10,6 +10,7 @@ import pytest
 from faulty_s3 import Store, faulty_s3
 from pipe_feeder import make_root
 from sagemaker_channels import contract
+from sagemaker_channels.sources import object_cache
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,12 @@ def no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Pipe without bytes, or whose readers do not find each other, fails its test after half a minute, not after ten."""
     monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "30")
+
+
+@pytest.fixture(autouse=True)
+def room_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are cached however full the disk of these tests is."""
+    monkeypatch.setattr(object_cache, "KEPT_FREE", 0)
 
 
 @pytest.fixture
